@@ -34,11 +34,9 @@ from venturi.plan.rules import systems
 from venturi.plan.rules.systems import METRICS
 from venturi.plan.scenario import Scenario
 from venturi.plan.workload import SOURCES
-from venturi.servers import adbc_drivers
-from venturi.servers.local import LocalTargets, duckdb_library
-from venturi.servers.local_store import Settings
+from venturi.servers.local import LocalTargets, Settings, adbc_driver, duckdb_library
 from venturi.servers.program import OWN
-from venturi.servers.starters import Starter
+from venturi.servers.reference import Starter
 from venturi.targets.system import (
     NO_PLACE,
     REFERENCE,
@@ -286,7 +284,7 @@ class Endpoints:
         if self._needs_server and is_time_series(url) and is_ours(url) and "+http" not in url:
             more["http_port"] = self.local.store_http_port(url)
         if is_driver(url):
-            more |= {key: it for key, it in adbc_drivers.found(url).items() if key not in cell.options}
+            more |= {key: it for key, it in adbc_driver(url).items() if key not in cell.options}
             if words_given := cell.options.get("driver_options"):
                 more["driver_options"] = self._filled(words_given)
         if scheme_of(url) == "exec":

@@ -19,7 +19,7 @@ from venturi.targets.system import STAGES, handicap_ns
 class Table(BaseModel):
     """A table of the scenario: unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 def setting_of(field: FieldInfo) -> Setting:
