@@ -72,14 +72,14 @@ _ELSEWHERE = {
 def _check_operation(operation: str, url: str, wrong: Wrong) -> None:
     """Whether the system takes it."""
     scheme, plugin = scheme_of(url), PLUGINS.get(scheme_of(url))
-    taken = sorted(plugin.operations if plugin is not None else BY_SCHEME[scheme].operations)
-    if operation not in taken:
-        package = f" of {plugin.package}" if plugin is not None else ""
-        operations = " and ".join(f"{name}s" for name in taken)
-        raise wrong(
-            f"operation: {scheme}://{package} takes {operations}, no {operation}s",
-            _ELSEWHERE.get(operation, f"leave the operation out, or set it to {' or '.join(taken)}"),
-        )
+    taken = plugin.operations if plugin is not None else BY_SCHEME[scheme].operations
+    if operation in taken:
+        return
+    package, names = f" of {plugin.package}" if plugin is not None else "", sorted(taken)
+    raise wrong(
+        f"operation: {scheme}://{package} takes {' and '.join(f'{name}s' for name in names)}, no {operation}s",
+        _ELSEWHERE.get(operation, f"leave the operation out, or set it to {' or '.join(names)}"),
+    )
 
 
 _DATA = {
