@@ -76,8 +76,9 @@ def _check_operation(operation: str, url: str, wrong: Wrong) -> None:
     if operation in taken:
         return
     package, names = f" of {plugin.package}" if plugin is not None else "", sorted(taken)
+    listed = " and ".join(f"{name}s" for name in names)
     raise wrong(
-        f"operation: {scheme}://{package} takes {' and '.join(f'{name}s' for name in names)}, no {operation}s",
+        f"operation: {scheme}://{package} takes {listed}, no {operation}s",
         _ELSEWHERE.get(operation, f"leave the operation out, or set it to {' or '.join(names)}"),
     )
 
