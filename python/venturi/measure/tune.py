@@ -24,7 +24,7 @@ from venturi.analysis.search import best
 from venturi.analysis.search.explore import Answer, Search
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
-from venturi.common.texts import Note, listed
+from venturi.common.texts import Note
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings, trial_targets
 from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
@@ -173,7 +173,8 @@ def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) ->
         found = list({repr(p.get(name)): p.get(name) for p in parameters}.values())
         numbers = [v for v in found if isinstance(v, int | float)]
         largest = max(numbers) if len(numbers) == len(found) else found[0]
-        values = listed([wording.value(name, value) for value in found])
+        values = ", ".join(wording.value(name, value) for value in found[:5])
+        values += f" and {len(found) - 5} more" if len(found) > 5 else ""
         raise ScenarioError(
             f"a search is for one workload, and {name} has several values: {values}",
             hint=_choose(name, largest, recorded),

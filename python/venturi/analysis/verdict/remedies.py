@@ -58,7 +58,7 @@ _STARTS = 10
 """Times that TCP's start fits into a trial of which it is a small part."""
 _FEWEST = 4096
 """Bytes of a window or a buffer."""
-ONLY_OVER_LINKS = ("link", "cross")
+ONLY_OVER_LINKS: tuple[str, ...] = ("link", "cross")
 """Parameters that mean nothing to a server on another host, which has its own path."""
 _TABLES = (
     *("query", "table", "wire_format", "split", "split_by", "server_settings", "storage", "max_block_size"),
