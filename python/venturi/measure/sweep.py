@@ -191,7 +191,8 @@ class Sweep:
             if not self._interrupts.guard(control):
                 control.cancel()
             call = self._executor.run_trial
-            self._endpoints.local.fills_store(target)
+            if (store := self._endpoints.local.store(target)) is not None:
+                store.begin()
             record = completed(run_with_progress(call, spec, control, self._observer.progress))
             self._endpoints.moved(slot.cell, record)
             if record["outcome"] == "failed" and (died := self._endpoints.local.died(target)) is not None:

@@ -164,12 +164,13 @@ class Endpoints:
                     # Now, not when the first trial is about to begin.
                     self._archives(cell)
             for cell in self.cells[:1]:
-                self.local.empty_store(str(cell.parameters["target"]), _settings(cell))
+                self.ready(cell)
 
     def ready(self, cell: Cell) -> None:
         """Empties a store of ours before a trial of this cell."""
-        if self._needs_server:
-            self.local.empty_store(str(cell.parameters["target"]), _settings(cell))
+        store = self.local.store(str(cell.parameters["target"]))
+        if self._needs_server and store is not None:
+            store.ready(_settings(cell))
 
     def moved(self, cell: Cell, record: dict[str, Any]) -> None:
         """A trial of this cell has ended: points that follow it must not be older than those that it sent.
@@ -177,10 +178,9 @@ class Endpoints:
         A store of ours tells only of segments: that all is in them costs no trial anything now.
         """
         target = str(cell.parameters["target"])
-        if self._needs_server and record.get("outcome") == "ok":
-            stored = self.local.sealed_bytes(target)
-            if stored is not None:
-                record["counts"] = {**record["counts"], "stored_bytes": stored}
+        store = self.local.store(target) if self._needs_server and record.get("outcome") == "ok" else None
+        if store is not None and (stored := store.sealed_bytes()) is not None:
+            record["counts"] = {**record["counts"], "stored_bytes": stored}
         self._advance(cell, record)
 
     def resumed(self, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -281,8 +281,8 @@ class Endpoints:
         if self._needs_server and scheme_of(str(cell.parameters["target"])) == "duckdb":
             more["library"] = duckdb_library()
         url = str(cell.parameters["target"])
-        if self._needs_server and is_time_series(url) and is_ours(url) and "+http" not in url:
-            more["http_port"] = self.local.store_http_port(url)
+        if self._needs_server and (store := self.local.store(url)) is not None and "+http" not in url:
+            more["http_port"] = store.http_port
         if is_driver(url):
             more |= {key: it for key, it in adbc_driver(url).items() if key not in cell.options}
             if words_given := cell.options.get("driver_options"):

@@ -100,8 +100,8 @@ def samples_of(found: Mapping[str, Any]) -> pa.Table:
         return pa.Table.from_batches([], pa.schema(SAMPLE))
     table = pa.concat_tables(parts, promote_options="default")
     threads = {end: columns.get("thread_names") or [] for end, columns in ends.items()}
-    known = {*table.column_names}
-    return table.select([name for name in SAMPLE if name in known]).replace_schema_metadata(
+    present = {*table.column_names}
+    return table.select([name for name in SAMPLE if name in present]).replace_schema_metadata(
         {"thread_names": json.dumps(threads)}
     )
 

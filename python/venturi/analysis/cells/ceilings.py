@@ -249,7 +249,7 @@ class Limits:
     def _link(self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Ceiling | None:
         """Of a link that was made for the run: what full packets of TCP carry at the rate that was measured.
         What others take of it is theirs."""
-        link = links.known(parameters.get("link"))
+        link = links.read_link(parameters.get("link"))
         if link is None or parameters.get("operation") not in ("get", "put"):
             return None
         way = links.way(parameters["operation"])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
-from venturi.common.links import WAYS, Link, Way, known_rates
+from venturi.common.links import WAYS, Link, Way, read_rates
 from venturi.targets.system import DIALECTS, KEEPS_NOTHING, UNSYNCED, scheme_of
 
 __all__ = [
@@ -184,7 +184,7 @@ def shared_rate(parameters: Mapping[str, Any], way: Way, rate: float) -> float |
     backplane = parameters.get("backplane")
     if backplane is None:
         return rate
-    found = known_rates(backplane)
+    found = read_rates(backplane)
     if found is None:
         return None
     loaders = parameters.get("loaders")

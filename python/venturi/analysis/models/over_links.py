@@ -202,7 +202,7 @@ def build(cells: Sequence[Cell]) -> list[LinkFit]:
 def _over(cell: Cell) -> bool:
     """Whether TCP went over a link of which all is known."""
     p = cell.parameters
-    link = links.known(p.get(AXIS))
+    link = links.read_link(p.get(AXIS))
     # TCP does not carry datagrams, and its bounds are not theirs.
     if link is None or is_datagrams(str(p.get("target") or "")):
         return False

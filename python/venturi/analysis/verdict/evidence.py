@@ -515,7 +515,7 @@ def _over_link(cell: Cell, found: Facts, host: str | None) -> OverLink | None:
     """The link of a cell; None if none was made, or it was not measured. `host`: the congestion control
     of the client's host."""
     p, trip = cell.parameters, found.get("link.round_trip")
-    link = links.known(p.get("link"))
+    link = links.read_link(p.get("link"))
     if link is None or trip is None or trip <= 0:
         return None
     way = links.way(p.get("operation"))

@@ -400,7 +400,7 @@ def larger_frames(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """For a relay that can pass on no more frames."""
     if seen.over is not None:
         larger = replace(seen.over.link, mtu=_LARGE_FRAMES)
-        if larger != seen.over.link and links.known(larger.text):
+        if larger != seen.over.link and links.read_link(larger.text):
             words = "packets of 9,000 bytes, of which the relay passes on fewer"
             yield Remedy("larger-frames", words, {"link": larger.text})
 
@@ -451,10 +451,10 @@ def faster_path(seen: CellEvidence, place: Diagnosis) -> Remedies:
         yield Remedy("faster-path", "a faster path between the hosts", settings={"path": "faster"})
     elif over.link.rate is not None:
         asked = {"link": replace(over.link, rate=_doubled(over.link.rate))}
-        if (backplane := links.known_rates(seen.cell.parameters.get("backplane"))) is not None:
+        if (backplane := links.read_rates(seen.cell.parameters.get("backplane"))) is not None:
             asked["backplane"] = links.Link(rate=_doubled(backplane))
         # Faster than can be asked for is no remedy.
-        if all(links.known(link.text) for link in asked.values()):
+        if all(links.read_link(link.text) for link in asked.values()):
             yield Remedy("faster-path", "a link twice as fast", {name: it.text for name, it in asked.items()})
 
 

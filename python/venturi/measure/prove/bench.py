@@ -286,7 +286,8 @@ class Bench:
                 sample_interval_ns=sample_ns,
                 options=endpoints.options(cell),
             )
-            endpoints.local.fills_store(target)
+            if (store := endpoints.local.store(target)) is not None:
+                store.begin()
             counters = ExternalCounters(endpoints.local.pid(target) or self._pid)
             control = self._executor.control()
             record = completed(

@@ -16,7 +16,7 @@ from venturi.common.errors import VenturiError
 from venturi.common.texts import meant
 from venturi.store.directory import RunDirectory
 from venturi.store.importers import flight, published
-from venturi.store.importers.record import Draft, Origin, draft, lines, real, whole
+from venturi.store.importers.record import Draft, Origin, draft, integer, lines, real
 
 PREFIX = "reference:"
 
@@ -55,7 +55,7 @@ class ReferenceSet:
         drafts = []
         for at, row in rows:
             columns: dict[str, Any] = {
-                name: next((n for n in (whole(it), real(it)) if n is not None), it)
+                name: next((n for n in (integer(it), real(it)) if n is not None), it)
                 for name, it in zip(head, row, strict=True)
                 if it
             }
