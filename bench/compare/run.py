@@ -31,6 +31,7 @@ from bench.page import Page
 from support.hosts import hosts
 from venturi.analysis.compare.runs import Comparison, compare
 from venturi.analysis.results import Results, load
+from venturi.engine.record import Trial
 
 WANTED = 0.95
 """The share of A/A cells without a significant difference."""
@@ -81,19 +82,19 @@ def _tries(options: argparse.Namespace, kept: Path, inside: Sequence[str], url: 
 
 def part(
     whole: Results,
-    keep: Callable[[dict[str, Any]], bool],
-    edit: Callable[[dict[str, Any]], None] | None = None,
+    keep: Callable[[Trial], bool],
+    edit: Callable[[Trial], None] | None = None,
 ) -> Results:
     """The run with some of its trials only, warm-ups left out."""
-    records = [copy.deepcopy(r) for r in whole.records if not r.get("warmup") and keep(r)]
+    records = [copy.deepcopy(r) for r in whole.records if not r.warmup and keep(r)]
     for record in records:
         if edit:
             edit(record)
     return Results(whole.directory, records, [])
 
 
-def even(record: dict[str, Any]) -> bool:
-    return int(record["repeat"]) % 2 == 0
+def even(record: Trial) -> bool:
+    return record.repeat % 2 == 0
 
 
 @dataclass
@@ -154,10 +155,10 @@ def evaluate(runs: list[Results], slower: float) -> list[Tally]:
 
     def credited(record: dict[str, Any]) -> None:
         """The slowed trial moved more than it is credited with."""
-        record["parameters"]["rows_per_stream"] = rows
-        record["cell"] = "slowed-" + record["cell"]
+        record.parameters["rows_per_stream"] = rows
+        record.cell = "slowed-" + record.cell
         for name in ("rows", "batches", "payload_bytes", "wire_bytes"):
-            record["counts"][name] = record["counts"][name] * rows / slowed
+            setattr(record.counts, name, round(record.counts[name] * rows / slowed))
 
     def size(record: dict[str, Any]) -> int:
         return int(record["parameters"]["rows_per_stream"])

@@ -154,11 +154,11 @@ class Reader:
         return found
 
     def good(self, cell: Cell | str) -> list[Any]:
-        return [r for r in self.cell(cell).records if r["outcome"] == "ok" and not r.get("warmup")]
+        return [r for r in self.cell(cell).records if r["outcome"] == "ok" and not r.warmup]
 
     @cached_property
     def measured(self) -> list[Any]:
-        return [r for r in self.results.directory.records() if not r.get("warmup")]
+        return [r for r in self.results.directory.records() if not r.warmup]
 
     def column(self, cell: Cell, head: str) -> float:
         """What the table has of a cell under `%`."""

@@ -12,9 +12,10 @@ import pytest
 from support.draws import draws, slack
 from support.golden import kept
 from support.mistakes import check
+from support.verdict import summarise
 from venturi.analysis.advice import straggler_advice
 from venturi.analysis.advice.stragglers import Straggler, machines, stragglers
-from venturi.analysis.cells.summary import Cell, summarise
+from venturi.analysis.cells.summary import Cell
 
 WORK = 1e8
 """Bytes of a stream, where the work is fixed."""

@@ -25,13 +25,13 @@ from support.verdict import (
     check_table,
     end,
     far,
+    summarise,
     trial,
     verdict,
     with_ends,
     with_probes,
 )
 from venturi.analysis.advice.trials import disturbances
-from venturi.analysis.cells.summary import summarise
 from venturi.analysis.models import link_law
 from venturi.analysis.models.batch_cost import Packing
 from venturi.analysis.results import load

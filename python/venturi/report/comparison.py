@@ -15,6 +15,7 @@ from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.compare.runs import Comparison, Row
 from venturi.analysis.wording import nouns_of
 from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit, plural
+from venturi.engine.record import Trial
 from venturi.report import terminal
 from venturi.report.document import (
     Block,
@@ -376,9 +377,8 @@ def _gone(suite: ElementTree.Element, found: Comparison, cell: Cell) -> ElementT
     return case
 
 
-def _seconds(record: Any) -> float | None:
-    interval = (record.get("times") or {}).get("interval_ns")
-    return interval / 1e9 if isinstance(interval, int | float) else None
+def _seconds(record: Trial) -> float | None:
+    return None if record.times.interval_ns is None else record.times.interval_ns / 1e9
 
 
 def _count_cases(suite: ElementTree.Element, name: str, cases: list[ElementTree.Element]) -> None:

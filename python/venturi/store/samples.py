@@ -7,14 +7,27 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from venturi.common.errors import DamagedWarning
+from venturi.engine.record import (
+    Cgroup,
+    Disk,
+    EndResources,
+    Group,
+    HostLoad,
+    Network,
+    Process,
+    Sockets,
+    ThreadShare,
+    Trial,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,72 +62,40 @@ SAMPLE: dict[str, pa.DataType] = {
 }
 """The columns of the table `samples`, but `trial`."""
 
-_PROCESS = [
-    "user_ns",
-    "system_ns",
-    "run_delay_ns",
-    "voluntary_switches",
-    "involuntary_switches",
-    "minor_faults",
-    "major_faults",
-    "rss_max_bytes",
-    "paused_ns",
-    "longest_pause_ns",
-]
-_HOST_SHARES = [f"{kind}_share" for kind in ("busy", "user", "system", "softirq", "irq", "steal", "iowait")]
-_HOST = ["memory_available_min_bytes", "psi_cpu_share", "psi_memory_share", "psi_io_share", "frequency_khz"]
-_NETWORK = ["rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_drops", "tx_drops"]
-SOCKETS = [
-    "rtt_ns",
-    "min_rtt_ns",
-    "retransmits",
-    "delivery_rate",
-    "cwnd_bytes",
-    "in_flight_bytes",
-    "send_queue_bytes",
-    "receive_queue_bytes",
-    "send_buffer_bytes",
-    "receive_buffer_bytes",
-    "busy_share",
-    "receive_window_limited_share",
-    "send_buffer_limited_share",
-]
+_GROUPS: dict[str, type[Group]] = {
+    **{"process": Process, "host": HostLoad, "cgroup": Cgroup, "network": Network, "disk": Disk},
+    "sockets": Sockets,
+}
+_ARROW: dict[Any, pa.DataType] = {**{int: _I, float: _F, str: _S, bool: _B}, tuple[float, ...]: pa.list_(_F)}
 
 
-_PARTS = ("process", "host", "cgroup", "network", "disk", "sockets")
+def columns_of(group: type[Group]) -> dict[str, pa.DataType]:
+    """The fields of a group that are no groups, with their types in Arrow."""
+    kinds = {field.name: (*get_args(field.type), field.type)[0] for field in msgspec.structs.fields(group)}
+    plain = {name: kind.__origin__ if hasattr(kind, "__metadata__") else kind for name, kind in kinds.items()}
+    return {name: _ARROW[kind] for name, kind in plain.items() if kind in _ARROW}
 
 
-def _kind(name: str) -> pa.DataType:
-    return _F if name.endswith(("_share", "_khz", "_cores", "_rate")) else _I
+def _column(group: str, name: str) -> str:
+    """The name of a group's field in the table `resources`."""
+    if group == "host":
+        return name if name.startswith(("core", "memory", "psi", "frequency")) else f"host_{name}"
+    if group == "network":
+        return f"net_{name}" if name.startswith(("rx", "tx")) else name
+    return {"disk": "disk_", "sockets": "socket_"}.get(group, "") + name
 
 
+_COLUMNS = {
+    group: {name: (_column(group, name), kind) for name, kind in columns_of(fields).items()}
+    for group, fields in _GROUPS.items()
+}
 RESOURCE: dict[str, pa.DataType] = {
-    "end": _S,
-    "by": _S,
-    "window_ns": _I,
-    **{name: _kind(name) for name in _PROCESS},
-    "busiest_thread": _S,
-    "busiest_thread_share": _F,
-    "cores": _I,
-    **{f"host_{name}": _F for name in _HOST_SHARES},
-    "core_busy_share": pa.list_(_F),
-    **{name: _kind(name) for name in _HOST},
-    "quota_cores": _F,
-    "throttled_ns": _I,
-    "interface": _S,
-    "loopback": _B,
-    **{f"net_{name}": _I for name in _NETWORK},
-    "speed_bits_per_second": _I,
-    "disk_read_bytes": _I,
-    "disk_written_bytes": _I,
-    "disk_busy_share": _F,
-    "socket_count": _I,
-    **{f"socket_{name}": _F for name in SOCKETS},
-    "same_machine": _B,
-    "clock_offset_ns": _I,
-    "clock_uncertainty_ns": _I,
-    "sampler_cpu_ns": _I,
-    "sampler_share": _F,
+    **{"end": _S, "by": _S, "window_ns": _I},
+    **dict(_COLUMNS["process"].values()),
+    **{"busiest_thread": _S, "busiest_thread_share": _F},
+    **{column: kind for group in list(_COLUMNS)[1:] for column, kind in _COLUMNS[group].values()},
+    **{"same_machine": _B, "clock_offset_ns": _I, "clock_uncertainty_ns": _I},
+    **{"sampler_cpu_ns": _I, "sampler_share": _F},
 }
 """The columns of the table `resources`, but those that name the trial."""
 
@@ -245,43 +226,28 @@ def thread_names(folder: Path, trial: str) -> dict[str, list[str]]:
     return {end: [str(name) for name in found.get(end) or []] for end in ENDS}
 
 
-def resource_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def resource_rows(record: Trial) -> Iterator[dict[str, Any]]:
     """The sums over a trial's interval, a row an end that was sampled."""
-    resources = record.get("resources") or {}
-    clock, sampler = resources.get("clock") or {}, resources.get("sampler") or {}
-    rows = []
+    resources = record.resources
     for end in ENDS:
-        if not (found := resources.get(end)):
+        found: EndResources = resources[end]
+        if found == EndResources():
             continue
-        part = {
-            name: found.get(name) or {}
-            for name in ["process", "host", "cgroup", "network", "disk", "sockets"]
+        busiest = max(found.process.threads, key=lambda it: it.cpu_share or 0.0, default=ThreadShare())
+        yield {
+            "end": end,
+            "by": found.by,
+            "window_ns": found.window_ns,
+            **{
+                column: value if (value := found[group][name]) != () else None
+                for group, columns in _COLUMNS.items()
+                for name, (column, _) in columns.items()
+            },
+            "busiest_thread": busiest.name,
+            "busiest_thread_share": busiest.cpu_share,
+            "same_machine": resources.same_machine,
+            "clock_offset_ns": resources.clock.offset_ns,
+            "clock_uncertainty_ns": resources.clock.uncertainty_ns,
+            "sampler_cpu_ns": resources.sampler.cpu_ns,
+            "sampler_share": resources.sampler.share,
         }
-        process, host, network = part["process"], part["host"], part["network"]
-        busiest = max(process.get("threads") or [{}], key=lambda thread: thread.get("cpu_share") or 0.0)
-        rows.append(
-            {
-                "end": end,
-                "by": found.get("by"),
-                "window_ns": found.get("window_ns"),
-                **{name: process.get(name) for name in _PROCESS},
-                "busiest_thread": busiest.get("name"),
-                "busiest_thread_share": busiest.get("cpu_share"),
-                "cores": host.get("cores"),
-                **{f"host_{name}": host.get(name) for name in _HOST_SHARES},
-                "core_busy_share": host.get("core_busy_share"),
-                **{name: host.get(name) for name in _HOST},
-                **{name: part["cgroup"].get(name) for name in ("quota_cores", "throttled_ns")},
-                **{name: network.get(name) for name in ("interface", "loopback", "speed_bits_per_second")},
-                **{f"net_{name}": network.get(name) for name in _NETWORK},
-                **{f"disk_{name}": part["disk"].get(name) for name in ("read_bytes", "written_bytes")},
-                "disk_busy_share": part["disk"].get("busy_share"),
-                **{f"socket_{name}": part["sockets"].get(name) for name in ("count", *SOCKETS)},
-                "same_machine": resources.get("same_machine"),
-                "clock_offset_ns": clock.get("offset_ns"),
-                "clock_uncertainty_ns": clock.get("uncertainty_ns"),
-                "sampler_cpu_ns": sampler.get("cpu_ns"),
-                "sampler_share": sampler.get("share"),
-            }
-        )
-    return rows

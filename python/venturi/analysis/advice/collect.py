@@ -27,7 +27,7 @@ from venturi.analysis.advice.trials import (
     weaker,
 )
 from venturi.analysis.cells import machines
-from venturi.analysis.cells.figures import Record, batches_timed, get, numeric, quotient
+from venturi.analysis.cells.figures import batches_timed, get, quotient
 from venturi.analysis.cells.machines import common, in_words, properties
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.cells.writes import error_lines, latency, trouble_phrases, troubles
@@ -35,6 +35,7 @@ from venturi.analysis.verdict.workers import KEPT_UP
 from venturi.analysis.wording import listed
 from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent
+from venturi.engine.record import Trial
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +48,7 @@ MOST_NOTES = 5
 MOST_SOURCES = 3
 
 
-def advise_imported(cells: Sequence[Cell], measured: Sequence[Mapping[str, Any]]) -> list[Advice]:
+def advise_imported(cells: Sequence[Cell], measured: Sequence[Trial]) -> list[Advice]:
     """All warnings of an imported run, the gravest first.
 
     `venturi run` cannot repeat it, so the next step is another one than for Venturi's own.
@@ -68,8 +69,8 @@ def _next(advice: Advice | None, text: str) -> Advice | None:
     return None if advice is None else replace(advice, next=text)
 
 
-def _failed(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
-    failed = [r for r in measured if r.get("outcome") != "ok"]
+def _failed(measured: Sequence[Trial]) -> Advice | None:
+    failed = [r for r in measured if r.outcome != "ok"]
     if not failed:
         return None
     return Advice(
@@ -80,8 +81,8 @@ def _failed(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
     )
 
 
-def _known(measured: Sequence[Mapping[str, Any]]) -> Advice:
-    sources = list(dict.fromkeys(str(get(r, "imported", "source") or "another tool") for r in measured))
+def _known(measured: Sequence[Trial]) -> Advice:
+    sources = list(dict.fromkeys(r.imported.source or "another tool" for r in measured))
     named = ", ".join(sources[:MOST_SOURCES])
     if len(sources) > MOST_SOURCES:
         named += f" and {len(sources) - MOST_SOURCES} more"
@@ -95,17 +96,16 @@ def _known(measured: Sequence[Mapping[str, Any]]) -> Advice:
 
 def _notes(cells: Sequence[Cell]) -> list[Advice]:
     """What the importer had to say of single figures."""
-    seen: dict[str, tuple[Cell, Mapping[str, Any], int]] = {}
+    seen: dict[str, tuple[Cell, Trial, int]] = {}
     for cell in cells:
         for record in cell.records:
-            note = get(record, "imported", "note")
-            if isinstance(note, str) and note:
+            if note := record.imported.note:
                 first = seen.get(note, (cell, record, 0))
                 seen[note] = (first[0], first[1], first[2] + 1)
     out = []
     for note, (cell, record, times) in list(seen.items())[:MOST_NOTES]:
-        line = get(record, "imported", "line")
-        where = str(get(record, "imported", "from") or "the source") + (f":{line}" if line else "")
+        line = record.imported.line
+        where = (record.imported.from_ or "the source") + (f":{line}" if line else "")
         again = f" and {times - 1} more" if times > 1 else ""
         out.append(
             Advice("note", f"{own._label(cell, cells)}: {note}", f"from {where}{again}", "Copied as written")
@@ -153,7 +153,7 @@ def stalled(cells: Sequence[Cell]) -> Advice | None:
     found = [
         (longest, usual, interval, c, half is not None)
         for r, c in good
-        if (interval := numeric(r, "times", "interval_ns"))
+        if (interval := r.times.interval_ns)
         and (longest := latency(r, "service", "max")) is not None
         and (usual := (half := latency(r, "service", "p50")) or latency(r, "service", "mean")) is not None
         and longest >= max(STALL_NS, STALL_TIMES * usual, STALL_PART * interval)
@@ -195,10 +195,10 @@ def backlog(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def _behind(records: Sequence[Record]) -> tuple[float, float, float, float] | None:
+def _behind(records: Sequence[Trial]) -> tuple[float, float, float, float] | None:
     """Share of the rate that was kept, response and service time (ns), slots never sent: medians; None where
     the rate was held, or nobody knows."""
-    if not any(numeric(r, "schedule", "rate") for r in records):
+    if not any(r.schedule.rate for r in records):
         return None
     figure = _figure(records)
     found = [one for r in records if (one := _of(r, figure)) is not None]
@@ -208,44 +208,43 @@ def _behind(records: Sequence[Record]) -> tuple[float, float, float, float] | No
     return (kept, response, service, unsent) if kept < KEPT_UP and response >= BEHIND * service else None
 
 
-def _figure(records: Sequence[Record]) -> str:
+def _figure(records: Sequence[Trial]) -> str:
     """By which latency a backlog is told: the tail, where enough batches were timed for one."""
     timed = batches_timed(records)
     return "p99" if timed is None or timed >= batches_for(99.0) else "mean"
 
 
-def slots(record: Mapping[str, Any]) -> tuple[float, float, float] | None:
+def slots(record: Trial) -> tuple[float, float, float] | None:
     """Of an open loop's schedule: share of the slots met late, by how much at most (ns), slots never met.
     None for a closed loop."""
-    intended = numeric(record, "schedule", "intended")
+    intended = record.schedule.intended
     if not intended:
         return None
-    late = (numeric(record, "schedule", "late") or 0.0) / intended
-    return late, numeric(record, "schedule", "max_lag_ns") or 0.0, _unsent(record)
+    late = (record.schedule.late or 0.0) / intended
+    return late, record.schedule.max_lag_ns or 0.0, _unsent(record)
 
 
-def _unsent(record: Mapping[str, Any]) -> float:
+def _unsent(record: Trial) -> float:
     failed = troubles([record])
-    tried = (numeric(record, "counts", "batches") or 0.0) + failed.refused + failed.in_doubt
-    return max(0.0, (numeric(record, "schedule", "intended") or 0.0) - tried)
+    tried = (record.counts.batches or 0.0) + failed.refused + failed.in_doubt
+    return max(0.0, (record.schedule.intended or 0.0) - tried)
 
 
-def _of(record: Mapping[str, Any], figure: str) -> tuple[float, float, float, float] | None:
-    rate, batches = numeric(record, "schedule", "rate"), numeric(record, "counts", "batches")
-    done = quotient(batches, numeric(record, "times", "interval_ns"), 1e9)
+def _of(record: Trial, figure: str) -> tuple[float, float, float, float] | None:
+    rate, batches = record.schedule.rate, record.counts.batches
+    done = quotient(batches, record.times.interval_ns, 1e9)
     response, service = (latency(record, kind, figure) for kind in ("response", "service"))
     if not rate or done is None or response is None or not service:
         return None
     return done / rate, response, service, _unsent(record)
 
 
-def late(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
+def late(measured: Sequence[Trial]) -> Advice | None:
     """Slots met late, in whatever way: a client or a server that stalled now and then."""
     found = [
-        (share, numeric(r, "schedule", "max_lag_ns") or 0.0)
+        (share, r.schedule.max_lag_ns or 0.0)
         for r in measured
-        if (share := quotient(numeric(r, "schedule", "late"), numeric(r, "schedule", "intended")))
-        and share > 0.01
+        if (share := quotient(r.schedule.late, r.schedule.intended)) and share > 0.01
     ]
     if not found:
         return None
@@ -260,7 +259,7 @@ def late(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
 
 def advise(
     cells: Sequence[Cell],
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Trial],
     probes: Sequence[Mapping[str, Any]],
     samples: Callable[[str], pa.Table] | None = None,
     stragglers: Sequence[Straggler] = (),
@@ -270,8 +269,8 @@ def advise(
 
     `samples` reads the counters of a trial; it is asked only where the records hold no summary of them.
     """
-    measured = [r for r in records if not r.get("warmup")]
-    if measured and all(r.get("imported") for r in measured):
+    measured = [r for r in records if not r.warmup]
+    if measured and all(r.imported.source for r in measured):
         return advise_imported(cells, measured)
     found = [
         *failures(measured, command),

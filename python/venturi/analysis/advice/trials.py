@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from venturi.analysis import wording
 from venturi.analysis.advice import Advice
 from venturi.analysis.cells.ceilings import LINK, SOCKETS, surely_above
-from venturi.analysis.cells.figures import CALLS, get, main_rate, numeric, quotient, steady_main
+from venturi.analysis.cells.figures import CALLS, main_rate, quotient, steady_main
 from venturi.analysis.cells.summary import Cell, ends_by_itself, varying
 from venturi.analysis.statistics import groups
 from venturi.analysis.statistics.intervals import range_coverage
 from venturi.analysis.wording import listed, nouns_of
 from venturi.common.units import Quantity, percent, plural
+from venturi.engine.record import Trial, Verification
 from venturi.targets.system import NO_PLACE, is_shared, scheme_of, servers_batches
 
 if TYPE_CHECKING:
@@ -87,15 +88,15 @@ def _cells_of(n: int, total: int) -> str:
     return "the only cell" if n == total == 1 else f"{n} of {total} cells"
 
 
-def failures(measured: Sequence[Mapping[str, Any]], command: Sequence[str] | None) -> list[Advice]:
+def failures(measured: Sequence[Trial], command: Sequence[str] | None) -> list[Advice]:
     again = f"venturi {'ab BASE HEAD' if (command or ())[1:2] == ['ab'] else 'run'} --resume RUN"
-    failed = [r for r in measured if r.get("outcome") == "failed"]
-    cut = [r for r in measured if r.get("outcome") == "interrupted"]
+    failed = [r for r in measured if r.outcome == "failed"]
+    cut = [r for r in measured if r.outcome == "interrupted"]
     found = []
     if failed:
         kinds: dict[str, int] = {}
         for record in failed:
-            kind = str(get(record, "error", "kind") or "unknown")
+            kind = record.error.kind or "unknown"
             kinds[kind] = kinds.get(kind, 0) + 1
         counted = ", ".join(f"{n} x {kind}" for kind, n in sorted(kinds.items(), key=lambda item: -item[1]))
         found.append(
@@ -119,9 +120,10 @@ def failures(measured: Sequence[Mapping[str, Any]], command: Sequence[str] | Non
 
 
 def unverified(cells: Sequence[Cell]) -> Advice | None:
-    loose = [
-        c for c in cells if any(_asked(r) in (None, "none") and _achieved(r) == "none" for r in c.records)
-    ]
+    def is_loose(it: Verification) -> bool:
+        return it.requested in (None, "none") and it.achieved == "none"
+
+    loose = [c for c in cells if any(is_loose(r.verification) for r in c.records)]
     if not loose:
         return None
     return Advice(
@@ -139,18 +141,16 @@ def weaker(cells: Sequence[Cell]) -> Advice | None:
         for c in cells
         for r in c.records
         # For upserts, sums of what was added stand for the values.
-        if (_asked(r) == "checksum" and _achieved(r) not in ("checksum", "sums"))
-        or (_asked(r) == "count" and _achieved(r) in ("acknowledged", "none"))
+        if (r.verification.requested == "checksum" and r.verification.achieved not in ("checksum", "sums"))
+        or (r.verification.requested == "count" and r.verification.achieved in ("acknowledged", "none"))
     ]
     if not less:
         return None
-    how = sorted({str(_achieved(r)) for r in less})
-    upserts = all(get(r, "parameters", "operation") == "upsert" for r in less)
+    how = sorted({str(r.verification.achieved) for r in less})
+    upserts = all(r.parameters.get("operation") == "upsert" for r in less)
     trials = "1 trial was" if len(less) == 1 else f"{len(less)} trials were"
-    asked = "sums" if upserts else " or ".join(sorted({str(_asked(r)) for r in less}))
-    note = next(
-        (n for r in less if (n := get(r, "verification", "note"))), "the other end offers no checksum"
-    )
+    asked = "sums" if upserts else " or ".join(sorted({str(r.verification.requested) for r in less}))
+    note = next((n for r in less if (n := r.verification.note)), "the other end offers no checksum")
     return Advice(
         "weaker",
         f"{trials} not verified, though {asked} was asked for"
@@ -176,17 +176,9 @@ def _compared(how: Sequence[str]) -> str:
     return "Neither values nor rows were compared"
 
 
-def _asked(record: Mapping[str, Any]) -> object:
-    return get(record, "verification", "requested")
-
-
-def _achieved(record: Mapping[str, Any]) -> object:
-    return get(record, "verification", "achieved")
-
-
 def disturbances(
     cells: Sequence[Cell],
-    measured: Sequence[Mapping[str, Any]],
+    measured: Sequence[Trial],
     samples: Callable[[str], pa.Table] | None = None,
 ) -> list[Advice]:
     """What took time or CPUs away from the trials; first what took the largest share."""
@@ -202,13 +194,13 @@ def _stood_still(cells: Sequence[Cell]) -> tuple[float, Advice] | None:
         (ns, end, r)
         for r in good
         for end in ("client", "server")
-        if (ns := numeric(r, "resources", end, "process", "paused_ns"))
+        if (ns := r.resources[end].process.paused_ns)
     ]
     if not paused:
         return None
     longest, end, record = max(paused, key=lambda found: found[0])
-    interval = numeric(record, "times", "interval_ns") or 0.0
-    hit = len({str(r.get("trial")) for _, _, r in paused})
+    interval = record.times.interval_ns or 0.0
+    hit = len({r.trial for _, _, r in paused})
     return longest / (interval or longest), Advice(
         "paused",
         f"the {end} did not run for {longest / 1e9:.2f} s of {interval / 1e9:.4g} s "
@@ -219,7 +211,7 @@ def _stood_still(cells: Sequence[Cell]) -> tuple[float, Advice] | None:
 
 
 def _shares(
-    measured: Sequence[Mapping[str, Any]], samples: Callable[[str], pa.Table] | None
+    measured: Sequence[Trial], samples: Callable[[str], pa.Table] | None
 ) -> list[tuple[float, float]]:
     found = [n for r in measured if (n := host_noise(r)) is not None]
     if found or samples is None:
@@ -227,7 +219,7 @@ def _shares(
     # An older run: each trial is a file to open, so at most so many are looked at, spread over the run.
     step = max(1, -(-len(measured) // MOST_SAMPLES))
     for record in measured[::step]:
-        table = samples(str(record.get("trial")))
+        table = samples(record.trial)
         if table.num_rows:
             columns = {
                 name: table.column(name).to_pylist() for name in OLD_COLUMNS if name in table.column_names
@@ -261,7 +253,7 @@ def _others(shares: Sequence[tuple[float, float]]) -> tuple[float, Advice] | Non
     )
 
 
-def unbalanced(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
+def unbalanced(measured: Sequence[Trial]) -> Advice | None:
     """Trials whose processes used more CPU time than their host was busy, which cannot be."""
     known = [b for r in measured if (b := cpu_balance(r)) is not None]
     over = [b for b in known if -b.others > max(LEAST_OVER, OVER * b.busy)]
@@ -279,7 +271,7 @@ def unbalanced(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
 
 
 def instrument(cells: Sequence[Cell]) -> Advice | None:
-    shares = [s for c in cells for r in c.records if (s := numeric(r, "instrument", "share")) is not None]
+    shares = [s for c in cells for r in c.records if (s := r.instrument.share) is not None]
     if not shares or max(shares) <= INSTRUMENT:
         return None
     return Advice(
@@ -360,8 +352,8 @@ def cut_short(cells: Sequence[Cell]) -> Advice | None:
     longer = [
         (taken / asked, taken, asked, c)
         for c in cells
-        if (asked := numeric(c.parameters, "duration_ns"))
-        and (taken := _median([numeric(r, "latency", "service", "mean") for r in c.records])) is not None
+        if (asked := c.parameters.get("duration_ns"))
+        and (taken := _median([r.latency.service.mean for r in c.records])) is not None
         and taken > asked
     ]
     if not longer:
@@ -382,8 +374,7 @@ def skew(cells: Sequence[Cell]) -> Advice | None:
         (s, c)
         for c in cells
         for r in c.records
-        if (s := quotient(numeric(r, "times", "start_skew_ns"), numeric(r, "times", "interval_ns")))
-        is not None
+        if (s := quotient(r.times.start_skew_ns, r.times.interval_ns)) is not None
     ]
     if not skews:
         return None

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from venturi.analysis.cells.figures import get, numeric, quotient
+from venturi.analysis.cells.figures import get, quotient, total_ns
 from venturi.common.units import Quantity
+from venturi.engine.record import EndResources, Trial
 
 __all__ = [
     "Balance",
@@ -155,24 +156,24 @@ class Balance:
         return self.busy - sum(self.parts.values())
 
 
-def cpu_balance(record: Mapping[str, Any]) -> Balance | None:
+def cpu_balance(record: Trial) -> Balance | None:
     """From the summary in the record (`resources`, docs/format.md); None where it lacks the host's busy time,
     or that of the client's process."""
-    resources = record.get("resources")
-    client = get(resources, "client")
-    busy, cores = numeric(client, "host", "busy_share"), numeric(client, "host", "cores")
+    resources = record.resources
+    client = resources.client
+    busy, cores = client.host.busy_share, client.host.cores
     own = _process_cores(client)
     if busy is None or not cores or own is None:
         return None
     parts = {"client": own}
-    if get(resources, "same_machine") and (served := _process_cores(get(resources, "server"))) is not None:
+    if resources.same_machine and (served := _process_cores(resources.server)) is not None:
         parts["server"] = served
-    helpers = get(resources, "helpers") or {}
-    parts |= {role: used for role in helpers if (used := _process_cores(helpers[role])) is not None}
+    helpers = resources.helpers.items()
+    parts |= {role: used for role, helper in helpers if (used := _process_cores(helper)) is not None}
     return Balance(cores, busy * cores, parts)
 
 
-def host_noise(record: Mapping[str, Any]) -> tuple[float, float] | None:
+def host_noise(record: Trial) -> tuple[float, float] | None:
     """Shares of all CPU time of the client's host in a trial that others stole and that other processes used.
 
     None where the trial has no such summary.
@@ -180,20 +181,16 @@ def host_noise(record: Mapping[str, Any]) -> tuple[float, float] | None:
     found = cpu_balance(record)
     if found is None:
         return None
-    steal = numeric(record, "resources", "client", "host", "steal_share") or 0.0
+    steal = record.resources.client.host.steal_share or 0.0
     return steal, max(0.0, found.others / found.cores)
 
 
-def _process_cores(end: Any) -> float | None:
+def _process_cores(end: EndResources) -> float | None:
     """Cores that the process of an end kept busy over its window."""
-    user, system = numeric(end, "process", "user_ns"), numeric(end, "process", "system_ns")
-    spent = None if user is None and system is None else (user or 0.0) + (system or 0.0)
-    return quotient(spent, numeric(end, "window_ns"))
+    return quotient(total_ns(end.process), end.window_ns)
 
 
-def noise_of_samples(
-    record: Mapping[str, Any], samples: Mapping[str, list[Any]]
-) -> tuple[float, float] | None:
+def noise_of_samples(record: Trial, samples: Mapping[str, list[Any]]) -> tuple[float, float] | None:
     """The same from the samples of a run that has no summaries (before Venturi wrote `resources`).
 
     The counters are sums since the start; the difference of last and first is used, so that their zero does
@@ -208,7 +205,7 @@ def noise_of_samples(
     total, busy, own = grown("host_total_ns"), grown("host_busy_ns"), grown("client_cpu_ns")
     if not total or busy is None or own is None:
         return None
-    address = str(get(record, "target", "address") or "")
+    address = str(record.target.address or "")
     if address.startswith(("127.", "local", "[::1]", "unix:", "/")):
         own += grown("server_cpu_ns") or 0.0
     return (grown("host_steal_ns") or 0.0) / total, max(0.0, busy - own) / total

@@ -7,6 +7,7 @@ from typing import Any
 
 from venturi.common.errors import VenturiError
 from venturi.common.texts import meant
+from venturi.engine.record import Trial, trial_of
 from venturi.store.directory import RunDirectory
 from venturi.store.importers.record import Origin, lines
 from venturi.store.reference import names, sets
@@ -44,12 +45,12 @@ class ReferenceRun(RunDirectory):
     def saved(self) -> bool:
         return False
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Trial]:
         out: list[dict[str, Any]] = []
         for one in self.sets:
             origin = Origin(one.file, one.format, one.source)
             out += lines(one.drafts(), self.name, origin, out)
-        return out
+        return [trial_of(line) for line in out]
 
     def ceiling_records(self) -> list[dict[str, Any]]:
         return []
