@@ -181,4 +181,4 @@ def test_systems_over_a_link(tmp_path: Path, name: str) -> None:
         assert rate < 2e8
         # What the relay used is Venturi's, and no more than the host was busy.
         found = cpu_balance(trial_of(trial))
-        assert found is not None and found.parts["relay"] > 0 and unbalanced([trial_of(trial)]) is None
+        assert found is not None and found.parts["relay"] > 0 and not [*unbalanced([trial_of(trial)])]

@@ -308,10 +308,10 @@ def test_what_is_passed_is_a_reference() -> None:
     assert (row["binding_ceiling"], row["binding_is"]) == ("raw TCP", "reference")
     (limit,) = cell_text.limits(found)
     assert (limit.passed, limit.mark, limit.margin) == (True, "reference: passed", "[120..120]")
-    told = over_ceiling([found])
+    (told,) = over_ceiling([found])
     assert told is not None and "(a reference)" in told.finding and "probed between the trials" in told.cause
     # Measured at another moment there is another reason, and something to do.
-    once = over_ceiling([cell([6e9] * 6, [line("tcp", 5e9), line("tcp", 5.1e9)])])
+    (once,) = over_ceiling([cell([6e9] * 6, [line("tcp", 5e9), line("tcp", 5.1e9)])])
     assert once is not None and "another moment" in once.cause and "--ceilings rounds" in once.next
 
 

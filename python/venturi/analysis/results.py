@@ -72,7 +72,6 @@ class Results:
             self.cells,
             self.records,
             self.probes,
-            self.directory.samples,
             behind,
             self.environment.get("command"),
         )

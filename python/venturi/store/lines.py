@@ -17,8 +17,6 @@ from venturi.common.runtime import without_collector
 from venturi.engine.record import Trial
 from venturi.engine.spec import FORMAT_VERSION
 
-__all__ = ["check_version", "damaged", "explained", "line_text", "read_lines", "read_trials"]
-
 T = TypeVar("T")
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)

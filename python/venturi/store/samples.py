@@ -32,8 +32,6 @@ from venturi.engine.record import (
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ENDS", "RESOURCE", "SAMPLE", "resource_rows", "samples", "samples_of", "thread_names"]
-
 ENDS = ("client", "server")
 _I, _F, _S, _B = pa.int64(), pa.float64(), pa.string(), pa.bool_()
 _LIST = pa.list_(_I)

@@ -13,23 +13,9 @@ import pyarrow as pa
 
 from venturi.common.hdr import batches_for
 from venturi.engine.record import Counts, ErrorKind, Group, Latency, Loader, PoolTime, Stream, Times, Trial
-from venturi.store.samples import ENDS, RESOURCE, columns_of, resource_rows, samples, samples_of
+from venturi.store.samples import ENDS, RESOURCE, columns_of, resource_rows
 from venturi.targets.parameters import PARAMETERS
 from venturi.targets.system import is_plugin
-
-__all__ = [
-    "ceilings",
-    "errors",
-    "hosts",
-    "latency",
-    "resources",
-    "samples",
-    "samples_of",
-    "stages",
-    "streams",
-    "trials",
-]
-
 
 _I, _F, _S, _B = pa.int64(), pa.float64(), pa.string(), pa.bool_()
 _IDENTITY = {"run": _S, "trial": _S, "cell": _S, "repeat": _I, "warmup": _B, "order": _I}

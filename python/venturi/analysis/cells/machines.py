@@ -17,7 +17,6 @@ __all__ = [
     "environment_ends",
     "first_place_servers",
     "host_noise",
-    "noise_of_samples",
     "proof",
     "servers_by_place",
     "unproven",
@@ -188,27 +187,6 @@ def host_noise(record: Trial) -> tuple[float, float] | None:
 def _process_cores(end: EndResources) -> float | None:
     """Cores that the process of an end kept busy over its window."""
     return quotient(total_ns(end.process), end.window_ns)
-
-
-def noise_of_samples(record: Trial, samples: Mapping[str, list[Any]]) -> tuple[float, float] | None:
-    """The same from the samples of a run that has no summaries (before Venturi wrote `resources`).
-
-    The counters are sums since the start; the difference of last and first is used, so that their zero does
-    not matter. The server's CPU is taken off only where it runs on this host. None for fewer than two
-    samples.
-    """
-
-    def grown(name: str) -> float | None:
-        known = [v for v in samples.get(name, []) if v is not None]
-        return float(known[-1] - known[0]) if len(known) > 1 else None
-
-    total, busy, own = grown("host_total_ns"), grown("host_busy_ns"), grown("client_cpu_ns")
-    if not total or busy is None or own is None:
-        return None
-    address = str(record.target.address or "")
-    if address.startswith(("127.", "local", "[::1]", "unix:", "/")):
-        own += grown("server_cpu_ns") or 0.0
-    return (grown("host_steal_ns") or 0.0) / total, max(0.0, busy - own) / total
 
 
 Environment = Mapping[str, Any]

@@ -7,9 +7,10 @@ and they share a machine; so the figure is the median, and its interval leans on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import median
 
 from venturi.common.units import Quantity
 
@@ -93,9 +94,14 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interv
         raise ValueError("no values: a cell without a good trial has no median")
     if any(map(math.isnan, data)):
         raise ValueError("NaN among the values")
-    median = (data[(n - 1) // 2] + data[n // 2]) / 2
     rank, coverage = order_statistic_rank(n, confidence)
-    return Interval(median, data[rank - 1], data[n - rank], n, coverage)
+    return Interval(median(data), data[rank - 1], data[n - rank], n, coverage)
+
+
+def median_of_known(values: Iterable[float | None]) -> float | None:
+    """The median of those that were measured; None if none was."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 LOOKS = 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 from venturi.analysis.cells.probes import codec_of, data_label, is_compressed, waits_for_disk
 from venturi.analysis.cells.summary import ends_by_itself, rows_a_batch
 from venturi.analysis.models.batch_cost import LEAST
-from venturi.analysis.models.link_law import LOSS_BASED
 from venturi.analysis.verdict.evidence import CODEC, CellEvidence
 from venturi.analysis.verdict.servers import fills_cores
 from venturi.analysis.verdict.types import Diagnosis, MissingEvidence, Remedy
@@ -37,7 +36,8 @@ from venturi.targets.system import (
 )
 from venturi.targets.urls import split_url
 
-Propose = Callable[[CellEvidence, Diagnosis], list[Remedy]]
+Remedies = Iterator[Remedy]
+Propose = Callable[[CellEvidence, Diagnosis], Remedies]
 
 MOST = 3
 """Remedies that are shown of one cell."""
@@ -52,6 +52,7 @@ STREAMS_MOST, CONNECTIONS_MOST, IN_FLIGHT_MOST = 64, 256, 128
 AHEAD_MOST = 50_000_000
 """Points that are made ahead at most: `venturi run` refuses messages of over 2 GiB."""
 _LARGE_FRAMES = 9000
+_SIZES = ("rows_per_stream", "bytes_per_stream", "duration_ns")
 _STARTS = 10
 """Times that TCP's start fits into a trial of which it is a small part."""
 _FEWEST = 4096
@@ -105,21 +106,22 @@ def _unprobed(seen: CellEvidence) -> bool:
 
 
 @changing("streams", "threads")
-def more_streams(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def more_streams(seen: CellEvidence, place: Diagnosis) -> Remedies:
     now, p = int(seen.streams), seen.cell.parameters
     wanted, most = 2 * now, STREAMS_MOST
     if seen.cell.in_rows:
         wanted, most = (4 if seen.cell.answered and now == 1 else wanted), CONNECTIONS_MOST
         if seen.cell.answered and place.cause == "server-waited-for" and fills_cores(seen):
-            return []
+            return
         if not seen.cell.answered and isinstance(p.get("hosts"), int):
             # A series belongs to one stream, so that there are no more of them than hosts.
             most = most if wanted <= p["hosts"] else 0
     elif place.cause == "stage-busy" and (end_of(seen, place).busy or 0.0) >= 0.8:
-        return []
-    if now >= most or place.stage == "apply":
-        return []
-    return [_streams(seen, wanted)]
+        return
+    if place.cause == "path-full" and not (seen.sender.retransmits and now < 8):
+        return
+    if now < most and place.stage != "apply":
+        yield _streams(seen, wanted)
 
 
 def _streams(seen: CellEvidence, wanted: int, words: str = "") -> Remedy:
@@ -130,266 +132,243 @@ def _streams(seen: CellEvidence, wanted: int, words: str = "") -> Remedy:
 
 
 @changing("streams", "threads")
-def enough_streams(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def enough_streams(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """As many streams as fill a link that loses packets."""
     needed = int(place.numbers.get("streams_needed") or 2 * seen.streams)
     wanted = min(max(needed, int(seen.streams) + 1), STREAMS_MOST)
-    if wanted <= seen.streams:
-        return []
-    return [_streams(seen, wanted, f", of which each loses a little: some {needed} fill the link")]
-
-
-@changing("streams", "threads")
-def streams_for_losses(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    return more_streams(seen, place) if seen.sender.retransmits and seen.streams < 8 else []
+    if wanted > seen.streams:
+        yield _streams(seen, wanted, f", of which each loses a little: some {needed} fill the link")
 
 
 @changing("streams")
-def one_connection(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    if place.stage != "apply":
-        return []
-    return [Remedy("one-connection", "one connection, which waits for no other", {"streams": 1})]
+def one_connection(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    if place.stage == "apply":
+        yield Remedy("one-connection", "one connection, which waits for no other", {"streams": 1})
 
 
 @changing("threads")
-def thread_per_stream(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def thread_per_stream(seen: CellEvidence, place: Diagnosis) -> Remedies:
     threads = "streams" if seen.cell.in_rows else int(seen.streams)
-    return [Remedy("thread-per-stream", f"one thread per {nouns_of(seen.cell).stream}", {"threads": threads})]
+    yield Remedy("thread-per-stream", f"one thread per {nouns_of(seen.cell).stream}", {"threads": threads})
 
 
 @changing("in_flight")
-def more_in_flight(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def more_in_flight(seen: CellEvidence, place: Diagnosis) -> Remedies:
     now = int(seen.cell.parameters.get("in_flight") or 1)
     crowd = place.cause == "server-waited-for" and fills_cores(seen)
-    if not seen.cell.answered or crowd or scheme(seen) in ONE_AT_A_TIME or now >= IN_FLIGHT_MOST:
-        return []
-    words = "more batches in flight on each connection"
-    return [Remedy("more-in-flight", words, {"in_flight": max(8, 4 * now)})]
+    if seen.cell.answered and not crowd and scheme(seen) not in ONE_AT_A_TIME and now < IN_FLIGHT_MOST:
+        words = "more batches in flight on each connection"
+        yield Remedy("more-in-flight", words, {"in_flight": max(8, 4 * now)})
 
 
 @changing("rows_per_batch")
-def larger_batches(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def larger_batches(seen: CellEvidence, place: Diagnosis) -> Remedies:
     p, words = seen.cell.parameters, "larger batches, for less work per row"
     rows, width = int(p.get("rows_per_batch") or 0), float(p.get("row_bytes") or 0.0)
     if place.stage == "driver" or (is_program(url_of(seen)) and p.get("data") == "remote"):
         # Batches are the driver's or the program's.
-        return []
+        return
     if seen.cell.in_rows:
         most = CASSANDRA_MOST if scheme(seen) == "cassandra" else UPSERT_BATCHES[-1]
         wanted = next((n for n in UPSERT_BATCHES if n >= 4 * rows), UPSERT_BATCHES[-1])
-        if not seen.cell.answered or not rows or rows >= most or p.get("batch") == "none":
-            return []
-        return [Remedy("larger-batches", words, {"rows_per_batch": min(wanted, most)})]
-    if servers_batches(p):
-        arrived = rows_a_batch(seen.cell)
-        if arrived is None or arrived >= BATCH_LARGE:
-            return []
-        words = f"larger batches than the {arrived:,.0f} rows that the server sends, a setting of the server"
-        return [Remedy("larger-batches", words, settings={"server.batches": "larger"})]
-    if not rows or rows >= BATCH_LARGE or (width and rows * width >= BATCH_BYTES):
-        return []
-    return [Remedy("larger-batches", words, {"rows_per_batch": max(BATCH_LARGE, 4 * rows)})]
+        if seen.cell.answered and 0 < rows < most and p.get("batch") != "none":
+            yield Remedy("larger-batches", words, {"rows_per_batch": min(wanted, most)})
+    elif servers_batches(p):
+        if (arrived := rows_a_batch(seen.cell)) is not None and arrived < BATCH_LARGE:
+            sent = f"the {arrived:,.0f} rows that the server sends, a setting of the server"
+            yield Remedy(
+                "larger-batches", f"larger batches than {sent}", settings={"server.batches": "larger"}
+            )
+    elif 0 < rows < BATCH_LARGE and not (width and rows * width >= BATCH_BYTES):
+        yield Remedy("larger-batches", words, {"rows_per_batch": max(BATCH_LARGE, 4 * rows)})
+
+
+def of_upserts(propose: Propose) -> Propose:
+    """The same for a cell of upserts alone: commits of connections that wait at the same time are one write
+    to the disk."""
+
+    @changing(*CHANGES[propose])
+    def proposed(seen: CellEvidence, place: Diagnosis) -> Remedies:
+        return propose(seen, place) if seen.cell.answered else iter(())
+
+    return proposed
 
 
 @changing("rows_per_batch")
-def larger_upserts(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    return larger_batches(seen, place) if seen.cell.answered else []
-
-
-@changing("streams", "threads")
-def shared_commits(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    """Commits of several connections that wait at the same time are one write to the disk."""
-    return more_streams(seen, place) if seen.cell.answered else []
-
-
-@changing("rows_per_batch")
-def smaller_batches(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def smaller_batches(seen: CellEvidence, place: Diagnosis) -> Remedies:
     p = seen.cell.parameters
     rows, width = int(p.get("rows_per_batch") or 0), float(p.get("row_bytes") or 0.0)
-    if rows * width <= 2**20 or servers_batches(p):
-        return []
-    words = "smaller batches, which stay in the cache"
-    return [Remedy("smaller-batches", words, {"rows_per_batch": max(1, int(2**18 / width))})]
+    if rows * width > 2**20 and not servers_batches(p):
+        words = "smaller batches, which stay in the cache"
+        yield Remedy("smaller-batches", words, {"rows_per_batch": max(1, int(2**18 / width))})
 
 
 # ---- the client's work
 
 
 @changing("handicap")
-def no_handicap(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def no_handicap(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """Without a delay that was injected on purpose."""
     end = place.end or "client"
     if place.stage not in handicapped(seen, end):
-        return []
+        return
     if end == "client":
-        return [Remedy("no-handicap", "without the injected delay", {"handicap": None})]
-    return [Remedy("no-handicap", "start the server without --handicap", settings={"server.handicap": None})]
+        yield Remedy("no-handicap", "without the injected delay", {"handicap": None})
+    else:
+        words = "start the server without --handicap"
+        yield Remedy("no-handicap", words, settings={"server.handicap": None})
 
 
 @changing("verify")
-def count_rows(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    if seen.cell.in_rows or place.end == "server" or seen.client.share("verify") <= 0.1:
-        return []
-    return [Remedy("count-rows", "count rows instead of checking values", {"verify": "count"})]
+def count_rows(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    if not seen.cell.in_rows and place.end != "server" and seen.client.share("verify") > 0.1:
+        yield Remedy("count-rows", "count rows instead of checking values", {"verify": "count"})
 
 
 @changing("generate")
-def made_ahead(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def made_ahead(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """What is sent is ready before the clock starts; points only if their number is known."""
     p = seen.cell.parameters
     inside = not set(own_stages(seen)).isdisjoint({"generate", "encode"})
     if not seen.cell.in_rows or not inside or p.get("generate") == "ahead" or place.end == "server":
-        return []
-    if not seen.cell.answered and not 0 < (p.get("rows_per_stream") or 0) * seen.streams <= AHEAD_MOST:
-        return []
-    what = "statements built" if seen.cell.answered else "messages made"
-    return [Remedy("made-ahead", f"{what} before the clock starts", {"generate": "ahead"})]
+        return
+    if seen.cell.answered or 0 < (p.get("rows_per_stream") or 0) * seen.streams <= AHEAD_MOST:
+        what = "statements built" if seen.cell.answered else "messages made"
+        yield Remedy("made-ahead", f"{what} before the clock starts", {"generate": "ahead"})
 
 
 @changing("compression", "http_compression")
-def less_compression(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def less_compression(seen: CellEvidence, place: Diagnosis) -> Remedies:
     if place.stage not in CODEC:
-        return []
-    p = seen.cell.parameters
-    found: list[Remedy] = []
-    if codec_of(p.get("http_compression")) is not None:
-        found.append(Remedy("no-compression", "no compression", {"http_compression": None}))
-    if (codec := codec_of(p.get("compression"))) is not None:
-        if codec != "lz4":
-            found.append(Remedy("lighter-codec", "a lighter codec", {"compression": "lz4"}))
-        found.append(Remedy("no-compression", "no compression", {"compression": None}))
-    return found
+        return
+    for name in ("http_compression", "compression"):
+        codec = codec_of(seen.cell.parameters.get(name))
+        if name == "compression" and codec not in (None, "lz4"):
+            yield Remedy("lighter-codec", "a lighter codec", {name: "lz4"})
+        if codec is not None:
+            yield Remedy("no-compression", "no compression", {name: None})
 
 
 @changing("messages")
-def whole_rows(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def whole_rows(seen: CellEvidence, place: Diagnosis) -> Remedies:
     # Shorter numbers would be fewer bytes, but finding them takes the loader longer than writing 17 digits.
-    if seen.cell.parameters.get("messages") != "values" or _archived(seen):
-        return []
-    return [Remedy("whole-rows", "whole rows instead of single values", {"messages": "rows"})]
+    if seen.cell.parameters.get("messages") == "values" and not _archived(seen):
+        yield Remedy("whole-rows", "whole rows instead of single values", {"messages": "rows"})
 
 
 @changing("statement")
-def other_statements(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def other_statements(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """The other way of writing a statement: which one is lighter depends on the server."""
     now, copied = seen.cell.parameters.get("statement"), seen.cell.parameters.get("method") == "copy"
     engine = place.cause == "stage-busy" and place.stage == "apply"
-    if not seen.cell.answered or now not in ("text", "prepared") or copied or engine:
-        return []
-    other = "prepared" if now == "text" else "text"
-    words = f"{other} statements, which cost client and server otherwise"
-    return [Remedy("other-statements", words, {"statement": other})]
+    if seen.cell.answered and now in ("text", "prepared") and not copied and not engine:
+        other = "prepared" if now == "text" else "text"
+        words = f"{other} statements, which cost client and server otherwise"
+        yield Remedy("other-statements", words, {"statement": other})
 
 
 @changing("method")
-def staging_table(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def staging_table(seen: CellEvidence, place: Diagnosis) -> Remedies:
     copied = seen.cell.parameters.get("method") == "copy"
-    if not seen.cell.answered or scheme(seen) not in ("postgres", "duckdb") or copied:
-        return []
-    words = "a staging table and one merge per batch"
-    return [Remedy("staging-table", words, {"method": "copy"}, left_out=("statement",))]
+    if seen.cell.answered and scheme(seen) in ("postgres", "duckdb") and not copied:
+        words = "a staging table and one merge per batch"
+        yield Remedy("staging-table", words, {"method": "copy"}, left_out=("statement",))
 
 
 @changing("encoders", "decoders")
-def larger_pool(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    """More threads of a pool, up to the CPUs that its end may use."""
-    if place.pool is None or "at_a_time" in place.numbers:
-        return []
+def larger_pool(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    """More threads of a pool, up to the CPUs that its end may use; or what they take in turns is to be
+    faster."""
+    if place.pool is None:
+        return
+    if "at_a_time" in place.numbers:
+        if "generate" not in handicapped(seen, "server"):
+            words = f"a faster source of rows: more {place.pool} gain nothing"
+            yield Remedy("faster-source", words, settings={"source": "faster"})
+        return
     end = end_of(seen, place)
     now, cores = int(end.pools[place.pool].threads), int(end.cores or 0)
     more = min(2 * now, cores) if cores else 2 * now
     if more > now:
-        return [Remedy("larger-pool", f"{place.pool}: {now} -> {more}", {place.pool: more})]
-    return more_cores(seen, place)
+        yield Remedy("larger-pool", f"{place.pool}: {now} -> {more}", {place.pool: more})
+    else:
+        yield from more_cores(seen, place)
 
 
-def faster_source(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    if "at_a_time" not in place.numbers or "generate" in handicapped(seen, "server"):
-        return []
-    words = f"a faster source of rows: more {place.pool} gain nothing"
-    return [Remedy("faster-source", words, settings={"source": "faster"})]
-
-
-def profile(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    """The tool that shows where the time goes."""
+def profile(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    """The tool that shows where the time goes, and what a driver may be told."""
+    if place.stage == "driver":
+        words = "options of the driver, for example the size of its batches: --driver-option"
+        yield Remedy("driver-options", words, settings={"driver_options": "other"})
     tools = {"plugin": "py-spy top --pid PID", "driver": "perf top --pid PID"}.get(place.stage or "")
     if is_program(url_of(seen)):
         tools = "perf top -p PID if the program computes, strace -c -f -p PID if it waits"
     elif place.cause == "server-waits":
         tools = "strace -f -c -p PID on the server's host (Python: py-spy dump --pid PID)"
-    if tools is None:
-        return []
-    return [Remedy("profile", f"see where that time goes, while a trial runs: {tools}")]
-
-
-def driver_options(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    if place.stage != "driver":
-        return []
-    words = "options of the driver, for example the size of its batches: --driver-option"
-    return [Remedy("driver-options", words, settings={"driver_options": "other"})]
+    if tools is not None:
+        yield Remedy("profile", f"see where that time goes, while a trial runs: {tools}")
 
 
 # ---- cores
 
 
-def stop_others(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    words = "stop what else runs here (venturi doctor names it), then run again"
-    return [Remedy("stop-others", words, again=True)]
+def stop_others(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    yield Remedy(
+        "stop-others", "stop what else runs here (venturi doctor names it), then run again", again=True
+    )
 
 
 @changing("pin")
-def other_pin(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def other_pin(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """Without the client's pin; with one if the scheduler keeps both ends on one core."""
     if "run_delay" in place.numbers:
-        return [Remedy("own-core", "keep the client off the server's core", {"pin": [0]})]
-    pinned = seen.cell.records and seen.cell.records[0].pin
-    return [Remedy("without-pin", "without --pin", {"pin": None})] if pinned else []
+        yield Remedy("own-core", "keep the client off the server's core", {"pin": [0]})
+    elif seen.cell.records and seen.cell.records[0].get("pin"):
+        yield Remedy("without-pin", "without --pin", {"pin": None})
 
 
-def larger_quota(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    words = (
+def larger_quota(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    quota = (
         f"a larger CPU quota for the {place.end}'s control group than {place.numbers['quota_cores']:g} cores"
     )
-    return [Remedy("larger-quota", words, settings={f"{place.end}.cpu_quota": "more"})]
+    yield Remedy("larger-quota", quota, settings={f"{place.end}.cpu_quota": "more"})
 
 
-def more_cores(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def more_cores(seen: CellEvidence, place: Diagnosis) -> Remedies:
     end = "relay" if place.cause == "link-relay" else place.end
-    full = place.cause != "stage-busy" or "cipher_share" in place.numbers
-    if end is None or not full:
-        return []
-    return [Remedy("more-cores", f"more or faster cores for the {end}", settings={f"{end}.cores": "more"})]
+    if end is not None and (place.cause != "stage-busy" or "cipher_share" in place.numbers):
+        yield Remedy("more-cores", f"more or faster cores for the {end}", settings={f"{end}.cores": "more"})
 
 
 @changing("target", "data")
-def server_elsewhere(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def server_elsewhere(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """The server on another host, if client and server share this one."""
-    url, words = url_of(seen), "the server on another host"
+    url, words, left = url_of(seen), "the server on another host", ONLY_OVER_LINKS
     if seen.same_machine is False:
-        return []
+        return
     if not seen.cell.in_rows:
-        return [_server_of_ours(seen, words)] if place.end is None and scheme(seen) in REFERENCE else []
+        if place.end is None and scheme(seen) in REFERENCE:
+            yield _server_of_ours(seen, words)
+        return
     if seen.cell.answered:
         if scheme(seen) not in SERVERS or (place.end == "server" and not fills_cores(seen)):
-            return []
-        path = split_url(url).path.strip("/") or SPACES[scheme(seen)]
-        there, left = f"{scheme(seen)}://HOST/{path}", [*ONLY_OVER_LINKS]
+            return
+        target = f"{scheme(seen)}://HOST/{split_url(url).path.strip('/') or SPACES[scheme(seen)]}"
     else:
         if place.cause not in ("cores-full", "cpu-quota"):
-            return []
+            return
         parts = urlsplit(url)
-        there = f"{parts.scheme}://HOST{parts.path if parts.path.strip('/') else ''}"
-        left = [*sorted(ONLY_HERE), *ONLY_OVER_LINKS]
-    return [Remedy("server-elsewhere", words, {"target": there}, left_out=(*left,))]
+        target = f"{parts.scheme}://HOST{parts.path if parts.path.strip('/') else ''}"
+        left = (*sorted(ONLY_HERE), *left)
+    yield Remedy("server-elsewhere", words, {"target": target}, left_out=left)
 
 
 @changing("target", "data")
-def accounting_server(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def accounting_server(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """A server that reports its stages, on another host."""
     silent = place.cause != "not-measured" or MissingEvidence.SERVER_STAGES in place.lacks
-    if seen.cell.in_rows or is_program(url_of(seen)) or not silent:
-        return []
-    return [_server_of_ours(seen, "the same with a server that reports its stages")]
+    if silent and not seen.cell.in_rows and not is_program(url_of(seen)):
+        yield _server_of_ours(seen, "the same with a server that reports its stages")
 
 
 def _server_of_ours(seen: CellEvidence, words: str) -> Remedy:
@@ -416,77 +395,66 @@ def _server_of_ours(seen: CellEvidence, words: str) -> Remedy:
 
 
 @changing("link")
-def larger_frames(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def larger_frames(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """For a relay that can pass on no more frames."""
-    if seen.over is None:
-        return []
-    larger = replace(seen.over.link, mtu=_LARGE_FRAMES)
-    if larger == seen.over.link or not links.known(larger.text):
-        return []
-    words = "packets of 9,000 bytes, of which the relay passes on fewer"
-    return [Remedy("larger-frames", words, {"link": larger.text})]
+    if seen.over is not None:
+        larger = replace(seen.over.link, mtu=_LARGE_FRAMES)
+        if larger != seen.over.link and links.known(larger.text):
+            words = "packets of 9,000 bytes, of which the relay passes on fewer"
+            yield Remedy("larger-frames", words, {"link": larger.text})
 
 
 @changing("cross")
-def no_cross(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    if "cross_share" not in place.numbers:
-        return []
-    return [Remedy("no-cross", "the link without the traffic of others", {"cross": None})]
+def no_cross(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    if "cross_share" in place.numbers:
+        yield Remedy("no-cross", "the link without the traffic of others", {"cross": None})
 
 
 @changing("compression")
-def compression(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def compression(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """The codec that is the fastest over this link, by what cores make of it; else what would show it."""
     from venturi.plan.rules.options import applies  # beside the models of settings, which take their time
 
-    p = seen.cell.parameters
+    p, over = seen.cell.parameters, seen.over
     ignored = foreign_server(seen) and seen.cell.operation == "get"
     # What is drawn at random gets no smaller.
     random = [p.get("data"), p.get("values")] == ["records", "random"]
     if ignored or random or is_compressed(p) or not applies("compression", url_of(seen), seen.cell.operation):
-        return []
-    simple = Remedy("compression", "fewer bytes on the wire", {"compression": "lz4"})
-    over, label = seen.over, data_label(p)
-    if over is None:
-        return [simple]
+        return
+    label = data_label(p)
     codecs = {one.codec: one for one in seen.packings if one.data == label}
-    if not codecs or not over.free:
+    if over is None or not codecs or not over.free:
+        yield Remedy("compression", "fewer bytes on the wire", {"compression": "lz4"})
         data = str(p.get("data") or "remote")
-        if label is None or data in ("remote", "states") or is_charrow(url_of(seen)):
-            return [simple]
-        records = f"--columns {p.get('columns')} --values {p.get('values')}"
-        named = records if data == "records" else f"--data {shlex.quote(data)}"
-        words = "what codecs do to these data, and so whether they pay on this link"
-        return [simple, Remedy("codec-limits", words, command=f"venturi ceilings --only codec {named}")]
+        if over is not None and label and data not in ("remote", "states") and not is_charrow(url_of(seen)):
+            records = f"--columns {p.get('columns')} --values {p.get('values')}"
+            named = records if data == "records" else f"--data {shlex.quote(data)}"
+            words = "what codecs do to these data, and so whether they pay on this link"
+            yield Remedy("codec-limits", words, command=f"venturi ceilings --only codec {named}")
+        return
     cores = round(seen.client.cores) if seen.client.cores else None
     rates = {c: one.rate(over.free, int(seen.streams), cores=cores) for c, one in codecs.items()}
     best = max(rates, key=lambda codec: rates[codec])
-    gain = rates[best] / over.free
-    if gain < LEAST:
-        return []
-    smaller = f"{best}, which makes these data {codecs[best].ratio:.3g} times smaller"
-    words = f"{smaller}: about {gain:.2g} times as fast over this link"
-    return [Remedy("compression", words, {"compression": best})]
+    if (gain := rates[best] / over.free) >= LEAST:
+        smaller = f"{best}, which makes these data {codecs[best].ratio:.3g} times smaller"
+        words = f"{smaller}: about {gain:.2g} times as fast over this link"
+        yield Remedy("compression", words, {"compression": best})
 
 
 @changing("link", "backplane")
-def faster_path(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def faster_path(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """A path, or a link twice as fast, and what the links of several loaders share too: each may be the
     narrower."""
     over = seen.over
     if over is None:
-        return [Remedy("faster-path", "a faster path between the hosts", settings={"path": "faster"})]
-    if over.link.rate is None:
-        return []
-    asked = [replace(over.link, rate=_doubled(over.link.rate))]
-    changes = {"link": asked[0].text}
-    if (backplane := links.known_rates(seen.cell.parameters.get("backplane"))) is not None:
-        asked.append(links.Link(rate=_doubled(backplane)))
-        changes["backplane"] = asked[1].text
-    if not all(links.known(one.text) for one in asked):
+        yield Remedy("faster-path", "a faster path between the hosts", settings={"path": "faster"})
+    elif over.link.rate is not None:
+        asked = {"link": replace(over.link, rate=_doubled(over.link.rate))}
+        if (backplane := links.known_rates(seen.cell.parameters.get("backplane"))) is not None:
+            asked["backplane"] = links.Link(rate=_doubled(backplane))
         # Faster than can be asked for is no remedy.
-        return []
-    return [Remedy("faster-path", "a link twice as fast", changes)]
+        if all(links.known(link.text) for link in asked.values()):
+            yield Remedy("faster-path", "a link twice as fast", {name: it.text for name, it in asked.items()})
 
 
 def _doubled(rates: links.Rates) -> links.Rates:
@@ -494,39 +462,34 @@ def _doubled(rates: links.Rates) -> links.Rates:
 
 
 @changing("link")
-def other_control(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    """BBR instead of a congestion control that losses slow down."""
-    if seen.over is None or seen.over.control not in LOSS_BASED:
-        return []
-    words = "BBR, which does not slow down for single losses"
-    return [Remedy("other-control", words, {"link": replace(seen.over.link, control="bbr").text})]
-
-
-@changing("link")
-def unpaced(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    """CUBIC, if sockets keep the ends of a fast and short link busy, and BBR paces what they send: over
-    54.5 Gbit/s on two cores four streams moved 3.5 GB/s so, and 6.3 with CUBIC or Reno."""
+def other_control(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    """BBR instead of a congestion control that losses slow down. Or CUBIC, if sockets keep the ends of a fast
+    and short link busy, and BBR paces what they send: over 54.5 Gbit/s on two cores four streams moved
+    3.5 GB/s so, and 6.3 with CUBIC or Reno."""
     if (over := seen.over) is None:
-        return []
-    of_sockets = place.stage in ("send", "receive") or (place.cause == "cores-full" and place.stage is None)
+        return
     rate = over.link.of(seen.cell.operation)
     fast = (rate is None or rate >= links.FAST) and not over.link.round_trip_ns and not over.loss
-    if over.control != "bbr" or not (fast and of_sockets):
-        return []
-    words = "CUBIC instead of BBR, whose pacing may be what is slow over so fast a link"
-    return [Remedy("other-control", words, {"link": replace(over.link, control="cubic").text})]
+    if place.cause == "loss":
+        control, words = "bbr", "BBR, which does not slow down for single losses"
+    elif over.control == "bbr" and fast and place.stage in ("send", "receive", None):
+        control = "cubic"
+        words = "CUBIC instead of BBR, whose pacing may be what is slow over so fast a link"
+    else:
+        return
+    yield Remedy("other-control", words, {"link": replace(over.link, control=control).text})
 
 
-def raw_tcp(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def raw_tcp(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """Raw TCP over this cell's path, measured."""
     wanted = place.cause != "not-measured" or MissingEvidence.RAW_TCP in place.lacks
     if seen.of("raw TCP") is not None or seen.over is not None or not wanted:
-        return []
-    words = "measure what the path can do"
+        return
+    start, address = None, url_of(seen) or "URL"
     if _unprobed(seen):
-        start = "venturi serve flight --host 0.0.0.0 --port 31338"
-        return [Remedy("path-limit", words, before=start, command="venturi ceilings flight://HOST:31338")]
-    return [Remedy("path-limit", words, command=f"venturi ceilings {url_of(seen) or 'URL'}")]
+        start, address = "venturi serve flight --host 0.0.0.0 --port 31338", "flight://HOST:31338"
+    words = "measure what the path can do"
+    yield Remedy("path-limit", words, before=start, command=f"venturi ceilings {address}")
 
 
 # ---- windows and buffers
@@ -551,39 +514,39 @@ def _sized(seen: CellEvidence) -> str:
 
 
 @changing("window")
-def larger_window(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def larger_window(seen: CellEvidence, place: Diagnosis) -> Remedies:
     enough, now = _twice_held(seen), seen.cell.parameters.get("window")
     if seen.receiver is not seen.client:
         words = "a larger HTTP/2 window at the server, which is its own setting"
-        return [Remedy("larger-window", words, settings={"server.window": enough or "larger"})]
-    if not now:
-        return [Remedy("larger-window", "a larger window")]
-    # Twice what is in flight at the rate wanted would do; without a limit TCP's own windows rule.
-    found = [Remedy("no-window", "no HTTP/2 limit", {"window": None})]
-    if enough is not None and enough > now:
-        found.insert(0, Remedy("larger-window", f"a larger window{_sized(seen)}", {"window": enough}))
-    return found
+        yield Remedy("larger-window", words, settings={"server.window": enough or "larger"})
+    elif not now:
+        yield Remedy("larger-window", "a larger window")
+    else:
+        # Twice what is in flight at the rate wanted would do; without a limit TCP's own windows rule.
+        if enough is not None and enough > now:
+            yield Remedy("larger-window", f"a larger window{_sized(seen)}", {"window": enough})
+        yield Remedy("no-window", "no HTTP/2 limit", {"window": None})
 
 
 @changing("send_buffer")
-def larger_send_buffer(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def larger_send_buffer(seen: CellEvidence, place: Diagnosis) -> Remedies:
     enough = _twice_held(seen)
     larger = enough or int(4 * (seen.sender.send_buffer or 2**18))
-    words, server_setting = "a larger send buffer", {"server.send_buffer": larger}
+    why, words, setting = "larger-send-buffer", "a larger send buffer", {"server.send_buffer": larger}
     if seen.sender is seen.client:
-        return [Remedy("larger-send-buffer", words + _sized(seen), {"send_buffer": larger})]
-    if enough is not None:
+        yield Remedy(why, words + _sized(seen), {"send_buffer": larger})
+    elif enough is not None:
         # A server that was started for the run has the kernel's.
-        return [_kernels(seen, "server", "tcp_wmem")]
-    words += " at the server"
-    if foreign_server(seen) or seen.over is not None:
-        return [Remedy("larger-send-buffer", f"{words}, which is its own setting", settings=server_setting)]
-    command = f"venturi serve {REFERENCE.get(scheme(seen), 'flight')} --send-buffer {larger}"
-    return [Remedy("larger-send-buffer", words, settings=server_setting, command=command)]
+        yield _kernels(seen, "server", "tcp_wmem")
+    elif foreign_server(seen) or seen.over is not None:
+        yield Remedy(why, f"{words} at the server, which is its own setting", settings=setting)
+    else:
+        command = f"venturi serve {REFERENCE.get(scheme(seen), 'flight')} --send-buffer {larger}"
+        yield Remedy(why, f"{words} at the server", settings=setting, command=command)
 
 
-def larger_tcp_buffers(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    return [_kernels(seen, seen.receiver.name, "tcp_rmem")]
+def larger_tcp_buffers(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    yield _kernels(seen, seen.receiver.name, "tcp_rmem")
 
 
 def _kernels(seen: CellEvidence, end: str, setting: str) -> Remedy:
@@ -596,82 +559,76 @@ def _kernels(seen: CellEvidence, end: str, setting: str) -> Remedy:
 
 
 @changing("ack")
-def stream_acknowledgements(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    if seen.cell.parameters.get("ack") != "batch":
-        return []
-    return [Remedy("stream-acks", f"one acknowledgement per {nouns_of(seen.cell).stream}", {"ack": "stream"})]
+def stream_acknowledgements(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    if seen.cell.parameters.get("ack") == "batch":
+        words = f"one acknowledgement per {nouns_of(seen.cell).stream}"
+        yield Remedy("stream-acks", words, {"ack": "stream"})
 
 
 # ---- disks and commits
 
 
-def disk_limit(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    if seen.cell.in_rows:
-        return []
-    address = "" if _unprobed(seen) else f" {url_of(seen)}".rstrip()
-    return [Remedy("disk-limit", "measure what the disk can do", command=f"venturi ceilings{address}")]
+def disk_limit(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    if not seen.cell.in_rows:
+        address = "" if _unprobed(seen) else f" {url_of(seen)}".rstrip()
+        yield Remedy("disk-limit", "measure what the disk can do", command=f"venturi ceilings{address}")
 
 
-def faster_disk(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    end = place.end
-    return [Remedy("faster-disk", f"a faster disk at the {end}", settings={f"{end}.disk": "faster"})]
+def faster_disk(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    words = f"a faster disk at the {place.end}"
+    yield Remedy("faster-disk", words, settings={f"{place.end}.disk": "faster"})
 
 
 @changing("synchronous", "journal", "durable")
-def cheaper_commits(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def cheaper_commits(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """Shows what a durable commit costs; not what to run with."""
     p, system = seen.cell.parameters, scheme(seen)
     words = "not waiting for the disk, to see what durable commits cost"
     if not seen.cell.in_rows or (place.cause == "stage-busy" and place.stage != "apply"):
-        return []
+        return
     if not seen.cell.answered:
-        synced = p.get("durable") == "fsync" and place.cause.startswith("disk")
-        return [Remedy("cheaper-commits", words, {"durable": "os"})] if synced else []
-    if system in ("postgres", "sqlite") and waits_for_disk(p):
-        return [Remedy("cheaper-commits", words, {"synchronous": "off"})]
-    if system == "sqlite" and p.get("journal") not in (None, "wal"):
-        return [Remedy("write-ahead-log", "a log instead of rewritten pages", {"journal": "wal"})]
-    return []
+        if p.get("durable") == "fsync" and place.cause.startswith("disk"):
+            yield Remedy("cheaper-commits", words, {"durable": "os"})
+    elif system in ("postgres", "sqlite") and waits_for_disk(p):
+        yield Remedy("cheaper-commits", words, {"synchronous": "off"})
+    elif system == "sqlite" and p.get("journal") not in (None, "wal"):
+        yield Remedy("write-ahead-log", "a log instead of rewritten pages", {"journal": "wal"})
 
 
 @changing("durable")
-def no_log(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    logged = seen.cell.parameters.get("durable") in ("os", "fsync")
+def no_log(seen: CellEvidence, place: Diagnosis) -> Remedies:
     ingest = seen.cell.in_rows and not seen.cell.answered and place.end == "server"
-    if not (ingest and logged):
-        return []
-    return [Remedy("no-log", "no log, to see what it costs", {"durable": "none"})]
+    if ingest and seen.cell.parameters.get("durable") in ("os", "fsync"):
+        yield Remedy("no-log", "no log, to see what it costs", {"durable": "none"})
 
 
 # ---- schedule, trials, what is missing
 
 
 @changing("rate")
-def other_rate(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    return [
-        Remedy("higher-rate", "a higher rate", {"rate": round(2 * (seen.offered or 0.0))}),
-        Remedy("closed-loop", "the limit itself, closed loop", {"rate": None}),
-    ]
+def other_rate(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    yield Remedy("higher-rate", "a higher rate", {"rate": round(2 * (seen.offered or 0.0))})
+    yield Remedy("closed-loop", "the limit itself, closed loop", {"rate": None})
 
 
 @changing("duration_ns", "rows_per_stream")
-def longer_trial(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    seconds, p, words = 1 if "interval_ns" in place.numbers else 5, seen.cell.parameters, "a longer trial"
+def longer_trial(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    seconds, words = 1 if "interval_ns" in place.numbers else 5, "a longer trial"
+    sizes: Mapping[str, Any] = {}
     if place.cause == "slow-start" and seen.over is not None:
         fills = place.numbers["trips_to_fill"] * seen.over.round_trip / 1e9
         seconds = max(5, math.ceil(_STARTS * fills))
     if ends_by_itself(seen.cell):
-        return [Remedy("longer-trial", "a larger table: the server has sent all that it holds of this one")]
-    if _archived(seen) or (has_tables(url_of(seen)) and not seen.cell.in_rows):
+        words = "a larger table: the server has sent all that it holds of this one"
+    elif _archived(seen) or (has_tables(url_of(seen)) and not seen.cell.in_rows):
         # What is made or written for the run must be of a known size.
-        rows, took = p.get("rows_per_stream"), seen.cell.interval.value
-        if not rows or not took:
-            return [Remedy("longer-trial", words)]
-        more = int(rows * max(2, math.ceil(seconds * 1e9 / took)))
-        sizes: tuple[str, ...] = ("bytes_per_stream", "duration_ns")
-        return [Remedy("longer-trial", words, {"rows_per_stream": more}, left_out=sizes)]
-    sizes = ("rows_per_stream", "bytes_per_stream")
-    return [Remedy("longer-trial", words, {"duration_ns": seconds * 10**9}, left_out=sizes)]
+        rows, took = seen.cell.parameters.get("rows_per_stream"), seen.cell.interval.value
+        if rows and took:
+            sizes = {"rows_per_stream": int(rows * max(2, math.ceil(seconds * 1e9 / took)))}
+    else:
+        sizes = {"duration_ns": seconds * 10**9}
+    left = tuple(name for name in _SIZES if name not in sizes) if sizes else ()
+    yield Remedy("longer-trial", words, sizes, left_out=left)
 
 
 def _archived(seen: CellEvidence) -> bool:
@@ -679,35 +636,30 @@ def _archived(seen: CellEvidence) -> bool:
     return str(seen.cell.parameters.get("data") or "").startswith("archive")
 
 
-def fix_failures(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    return [Remedy("fix-failures", "fix what made them fail", again=True)]
+def fix_failures(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    yield Remedy("fix-failures", "fix what made them fail", again=True)
 
 
-def record_more(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+def record_more(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """What would measure what is missing at the ends."""
     if MissingEvidence.BOTH_STAGES in place.lacks:
         if scheme_of(url_of(seen) or "flight://") in REFERENCE:
-            return [Remedy("own-trials", "a similar transfer by Venturi", again=True)]
-        words = "record CPU at both ends, and the path, while it runs: the imported tool keeps none"
-        return [Remedy("record-resources", words)]
-    found: list[Remedy] = []
+            yield Remedy("own-trials", "a similar transfer by Venturi", again=True)
+        else:
+            words = "record CPU at both ends, and the path, while it runs: the imported tool keeps none"
+            yield Remedy("record-resources", words)
+        return
     if MissingEvidence.CLIENT_HOST in place.lacks:
-        found.append(Remedy("samples", "with samples", run={"sample_interval": "100ms"}))
+        yield Remedy("samples", "with samples", run={"sample_interval": "100ms"})
     if MissingEvidence.SERVER_CPU in place.lacks:
-        words = "the same on the server's own host, where its process can be seen"
-        found.append(Remedy("servers-host", words))
-    return found
+        yield Remedy("servers-host", "the same on the server's own host, where its process can be seen")
 
 
-def more_repeats(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    return [Remedy("more-repeats", "more repeats, in case they were disturbed", run={"repeats": 15})]
+def more_repeats(seen: CellEvidence, place: Diagnosis) -> Remedies:
+    yield Remedy("more-repeats", "more repeats, in case they were disturbed", run={"repeats": 15})
 
 
 def adds_load(seen: CellEvidence, remedy: Remedy) -> bool:
     """Whether more would be in flight, which would wait for the CPUs that other programs hold."""
-    now: Mapping[str, Any] = {
-        "streams": seen.streams,
-        "in_flight": seen.cell.parameters.get("in_flight") or 1,
-    }
-    more = {name: remedy.changes[name] for name in now if name in remedy.changes}
-    return any(isinstance(value, int) and value > now[name] for name, value in more.items())
+    now = {"streams": seen.streams, "in_flight": seen.cell.parameters.get("in_flight") or 1}
+    return any(isinstance(it := remedy.changes.get(name), int) and it > now[name] for name in now)

@@ -59,9 +59,10 @@ _CLIENTS_WORK = (
     *(to.larger_pool, to.no_handicap, to.count_rows, to.made_ahead, to.more_streams),
     *(to.larger_batches, to.less_compression, to.whole_rows),
 )
-_DISK = (to.disk_limit, to.larger_upserts, to.cheaper_commits, to.shared_commits, to.faster_disk)
+_LARGER_UPSERTS, _SHARED_COMMITS = to.of_upserts(to.larger_batches), to.of_upserts(to.more_streams)
+_DISK = (to.disk_limit, _LARGER_UPSERTS, to.cheaper_commits, _SHARED_COMMITS, to.faster_disk)
 _SERVER = (
-    *(to.larger_upserts, to.more_streams, to.profile, to.accounting_server, to.server_elsewhere),
+    *(_LARGER_UPSERTS, to.more_streams, to.profile, to.accounting_server, to.server_elsewhere),
     *(to.larger_batches, to.more_in_flight, to.staging_table, to.other_statements, to.no_log, to.whole_rows),
 )
 _CALLS = ("occupancy", "calls", "cpu_cores", "server_cpu_cores", "disk_busy", "run_delay")
@@ -98,15 +99,16 @@ _ROWS = (
         "cores-full", "cores",
         "All CPUs that an end may use, or the one on which both ends run, are busy with the two ends' work.",
         machine.cores, machine.cores_title, machine.cores_lines,
-        (to.unpaced, to.other_pin, to.less_compression, to.made_ahead, to.larger_batches, to.staging_table,
-         to.count_rows, to.server_elsewhere, to.whole_rows, to.other_statements, to.more_cores),
+        (to.other_control, to.other_pin, to.less_compression, to.made_ahead, to.larger_batches,
+         to.staging_table, to.count_rows, to.server_elsewhere, to.whole_rows, to.other_statements,
+         to.more_cores),
         ("busy", "cores", "stolen", "others", "run_delay"),
     ),
     Rule(
         "pool-busy", "stage",
         "A pool of threads, encoders or decoders, works all of its time, or nearly.",
         workers.pool, "{end}: {pool}", workers.pool_lines,
-        (to.larger_pool, to.faster_source, to.no_handicap, to.count_rows, to.less_compression,
+        (to.larger_pool, to.no_handicap, to.count_rows, to.less_compression,
          to.larger_batches),
         ("busy", "threads", "at_a_time"),
     ),
@@ -114,8 +116,7 @@ _ROWS = (
         "calls-busy", "stage",
         "A database's engine in the client's process, a plugin or a driver takes the workers' time.",
         workers.calls, workers.calls_title, workers.calls_lines,
-        (to.staging_table, to.larger_batches, to.cheaper_commits, to.more_streams, to.driver_options,
-         to.profile),
+        (to.staging_table, to.larger_batches, to.cheaper_commits, to.more_streams, to.profile),
         _CALLS,
     ),
     Rule(
@@ -129,15 +130,15 @@ _ROWS = (
         "Calls into an engine, a plugin or a driver take the time, and mostly wait: for a disk, a lock, a "
         "database.",
         None, workers.calls_title, workers.calls_lines,
-        (to.cheaper_commits, to.larger_batches, to.more_streams, to.driver_options, to.profile), _CALLS,
+        (to.cheaper_commits, to.larger_batches, to.more_streams, to.profile), _CALLS,
     ),
     Rule(
         "stage-busy", "stage",
         "One end's workers work all of their time, or nearly; those of the other wait for them.",
         workers.stage, "{end}: {stage}", workers.stage_lines,
-        (to.unpaced, to.more_streams, to.more_cores, to.no_handicap, to.staging_table, to.less_compression,
-         to.made_ahead, to.larger_batches, to.cheaper_commits, to.count_rows, to.other_statements,
-         to.no_log, to.whole_rows),
+        (to.other_control, to.more_streams, to.more_cores, to.no_handicap, to.staging_table,
+         to.less_compression, to.made_ahead, to.larger_batches, to.cheaper_commits, to.count_rows,
+         to.other_statements, to.no_log, to.whole_rows),
         ("occupancy", "handicap_ns", "cipher_share"),
     ),
     Rule(
@@ -149,7 +150,7 @@ _ROWS = (
         "path-full", "link",
         "The path carries what raw TCP or the interface can do, or takes no more from the sender's socket.",
         network.path, "link", network.path_lines,
-        (to.compression, to.streams_for_losses, to.raw_tcp, to.faster_path),
+        (to.compression, to.more_streams, to.raw_tcp, to.faster_path),
         ("raw_tcp_share", "interface_share", "wire_bytes_per_second", "blocked", "idle"),
     ),
     Rule(
