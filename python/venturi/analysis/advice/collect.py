@@ -37,7 +37,7 @@ _NAMED = 3
 def advise(
     cells: Sequence[Cell],
     records: Sequence[Trial],
-    probes: Sequence[Trial],
+    probes: Sequence[Mapping[str, Any]],
     stragglers: Sequence[Straggler] = (),
     command: Sequence[str] | None = None,
 ) -> list[Advice]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from venturi.analysis import wording
 from venturi.analysis.advice import Advice
@@ -391,7 +392,7 @@ def too_wide(cells: Sequence[Cell]) -> Warnings:
         )
 
 
-def no_ceiling(cells: Sequence[Cell], probes: Sequence[Trial]) -> Warnings:
+def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Warnings:
     # The empty target is itself a limit.
     without = [
         c
