@@ -19,6 +19,7 @@ from venturi.analysis.statistics.curve import Change, Curve
 from venturi.analysis.verdict.findings import spelled
 from venturi.analysis.verdict.judge import judge
 from venturi.analysis.wording import nouns_of
+from venturi.engine.record import Group
 from venturi.report import run as runs
 from venturi.report import terminal
 
@@ -211,7 +212,7 @@ class Scope(dict[str, Any]):
 
 def at(record: Any, *path: str) -> Any:
     for name in path:
-        record = (record or {}).get(name)
+        record = record[name] if isinstance(record, Group) else (record or {}).get(name)
     return record
 
 

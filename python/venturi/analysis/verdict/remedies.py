@@ -323,7 +323,7 @@ def other_pin(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """Without the client's pin; with one if the scheduler keeps both ends on one core."""
     if "run_delay" in place.numbers:
         yield Remedy("own-core", "keep the client off the server's core", {"pin": [0]})
-    elif seen.cell.records and seen.cell.records[0].get("pin"):
+    elif seen.cell.records and seen.cell.records[0].pin:
         yield Remedy("without-pin", "without --pin", {"pin": None})
 
 
