@@ -251,7 +251,7 @@ def several_servers(environment: Mapping[str, Any]) -> list[Advice]:
     return [advice for place, it in places for advice in (*_unlike(place, it), *_silent(place, it))]
 
 
-def _unlike(place: str, servers: Mapping[str, Trial | None]) -> Warnings:
+def _unlike(place: str, servers: Mapping[str, Mapping[str, Any] | None]) -> Warnings:
     known = {address: one for address, one in servers.items() if one}
     # What is compared: as of two runs, and the settings that servers were started with.
     settings = dict.fromkeys(name for one in known.values() for name in one.get("settings") or {})
@@ -276,7 +276,7 @@ def _unlike(place: str, servers: Mapping[str, Trial | None]) -> Warnings:
         )
 
 
-def _silent(place: str, servers: Mapping[str, Trial | None]) -> Warnings:
+def _silent(place: str, servers: Mapping[str, Mapping[str, Any] | None]) -> Warnings:
     if silent := [address for address, one in servers.items() if not one]:
         tell = "tells nothing of itself" if len(silent) == 1 else "tell nothing of themselves"
         yield Advice(
