@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from venturi.analysis import wording
 from venturi.analysis.cells.figures import main_rate, per_second
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from venturi.analysis.results import Results
 
 __all__ = ["example", "find"]
+
+Item = TypeVar("Item")
 
 
 def find(results: Results, name: str) -> Cell:
@@ -99,6 +101,14 @@ def _is(value: object, text: str) -> bool:
     return str(value) == text
 
 
+def grouped(found: Iterable[Item], key: Callable[[Item], Any]) -> dict[Any, list[Item]]:
+    """These by their key, each group in its order."""
+    groups: dict[Any, list[Item]] = {}
+    for one in found:
+        groups.setdefault(key(one), []).append(one)
+    return groups
+
+
 def evenly(found: Sequence[Any], most: int) -> list[Any]:
     """At most so many of these: the first, the last and, evenly, some between."""
     step = (len(found) - 1) / (most - 1)
@@ -132,20 +142,19 @@ def representative(cells: Sequence[Cell], most: int) -> list[Cell]:
     known = [c for c in cells if speed(c, cells).known]
     if len(known) <= most:
         return known
-    groups: dict[tuple[Any, ...], list[Cell]] = {}
-    for cell in known:
-        key = (cell.operation, cell.parameters.get("place"), cell.parameters.get("streams"))
-        groups.setdefault(key, []).append(cell)
+    groups = grouped(known, lambda c: (c.operation, c.parameters.get("place"), c.parameters.get("streams")))
     chosen = [b for members in groups.values() if (b := best(members))]
     return evenly(chosen, most)
 
 
 def fastest_of_places(cells: Sequence[Cell]) -> list[Cell]:
     """The fastest cell of each operation and place."""
-    groups: dict[tuple[Any, ...], list[Cell]] = {}
-    for cell in (cell for members in by_operation(cells).values() for cell in members):
-        groups.setdefault((cell.operation, cell.parameters.get("place")), []).append(cell)
-    return [top for members in groups.values() if (top := best(members)) is not None]
+    sides = [
+        same
+        for members in by_operation(cells).values()
+        for same in grouped(members, lambda cell: cell.parameters.get("place")).values()
+    ]
+    return [top for same in sides if (top := best(same)) is not None]
 
 
 def choice_note(shown: int, cells: Sequence[Cell]) -> str:

@@ -12,6 +12,7 @@ from venturi.analysis import wording
 from venturi.analysis.cells.machines import Fact, in_words
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.compare.runs import Comparison, Row
+from venturi.analysis.selection import grouped
 from venturi.analysis.wording import nouns_of
 from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit, plural
 from venturi.report import terminal
@@ -169,16 +170,12 @@ def _duration(seconds: float) -> str:
 
 def remarks(found: Comparison) -> list[str]:
     """What a cell's verdict needs to be read rightly; the same remark on many cells only once."""
-    by_reason: dict[str, list[str]] = {}
-    for row in found.rows:
-        if row.reason:
-            by_reason.setdefault(row.reason, []).append(name(found, row))
-    return [
-        f"{names[0]}: {reason}"
-        if len(names) == 1
-        else f"{plural(len(names), 'cell')} ({names[0]}, ...): {reason}"
-        for reason, names in by_reason.items()
-    ]
+    out = []
+    for reason, rows in grouped((row for row in found.rows if row.reason), lambda row: row.reason).items():
+        first = name(found, rows[0])
+        cells = first if len(rows) == 1 else f"{plural(len(rows), 'cell')} ({first}, ...)"
+        out.append(f"{cells}: {reason}")
+    return out
 
 
 def unmatched(found: Comparison) -> list[str]:

@@ -46,6 +46,9 @@ def what_is_damaged() -> StoreError | None:
 class RunDirectory:
     """A run on disk, for reading. A run that is still going on can be read too."""
 
+    saved = True
+    """Whether it is a directory, in which reports have a place; published figures taken for a run are not."""
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Raises StoreError where there is no run, or one of a newer format."""
         self.path = Path(path)
@@ -73,12 +76,6 @@ class RunDirectory:
     def name(self) -> str:
         """The run's name, by default that of its directory."""
         return str(self.environment.get("run") or self.path.resolve().name)
-
-    @property
-    def saved(self) -> bool:
-        """Whether it is a directory, in which reports have a place; published figures taken for a run are
-        not."""
-        return True
 
     def _read_environment(self) -> dict[str, Any]:
         path = self.path / ENVIRONMENT
@@ -123,61 +120,20 @@ class RunDirectory:
             check_version(line.get("format"), self.path / CEILINGS)
         return found
 
-    def trials(self) -> pa.Table:
-        """One row a trial: parameters, counts, times, outcome; see docs/format.md."""
+    def table(self, name: str) -> pa.Table:
+        """A table of docs/format.md by its name: trials, streams, latency, stages, errors, resources, hosts,
+        ceilings or samples."""
         from venturi.store import tables
 
-        return tables.trials(self.records())
-
-    def streams(self) -> pa.Table:
-        """One row a stream of a trial."""
-        from venturi.store import tables
-
-        return tables.streams(self.records())
-
-    def latency(self) -> pa.Table:
-        """One row a percentile of a trial, service and response time (ns)."""
-        from venturi.store import tables
-
-        return tables.latency(self.records())
-
-    def stages(self) -> pa.Table:
-        """One row a stage of one end of a trial (ns, summed over its streams)."""
-        from venturi.store import tables
-
-        return tables.stages(self.records())
-
-    def errors(self) -> pa.Table:
-        """One row a kind of error that batches of a trial met (upserts)."""
-        from venturi.store import tables
-
-        return tables.errors(self.records())
-
-    def ceilings(self) -> pa.Table:
-        """One row a probe of a physical limit."""
-        from venturi.store import tables
-
-        return tables.ceilings(self.ceiling_records())
-
-    def resources(self) -> pa.Table:
-        """One row an end of a trial: what processes and hosts did over its interval."""
-        from venturi.store import tables
-
-        return tables.resources(self.records())
-
-    def hosts(self) -> pa.Table:
-        """One row a loader of a trial that ran on several hosts."""
-        from venturi.store import tables
-
-        return tables.hosts(self.records())
+        if name == "samples":
+            return self.samples()
+        return tables.TABLES[name](self.ceiling_records() if name == "ceilings" else self.records())
 
     def samples(
         self, trial: str | Iterable[str] | None = None, columns: Iterable[str] | None = None
     ) -> pa.Table:
-        """The 100 ms counters, of one trial, of several or of all, with a column `trial`.
-
-        `columns` takes only these, which is far quicker for many trials.
-        """
+        """The 100 ms counters, of one trial, of several or of all, with a column `trial`. `columns` takes
+        only these, which is far quicker for many trials."""
         from venturi.store import samples as sampled
 
         return sampled.samples(self.path / SAMPLES, trial, columns)

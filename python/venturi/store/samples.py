@@ -7,27 +7,16 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from venturi.common.errors import DamagedWarning
-from venturi.engine.record import (
-    Cgroup,
-    Disk,
-    EndResources,
-    Group,
-    HostLoad,
-    Network,
-    Process,
-    Sockets,
-    ThreadShare,
-    Trial,
-)
+from venturi.engine.record import EndResources, Group, ThreadShare, Trial
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,74 +24,68 @@ if TYPE_CHECKING:
 ENDS = ("client", "server")
 _I, _F, _S, _B = pa.int64(), pa.float64(), pa.string(), pa.bool_()
 _LIST = pa.list_(_I)
+_TYPES = {"": _I, "f": _F, "s": _S, "b": _B, "[]": _LIST, "[f]": pa.list_(_F)}
 
-_COUNTERS = """
+
+def columns(text: str) -> dict[str, pa.DataType]:
+    """Columns from their names, each with its type: `rows` is an integer, `share:f` a number, `end:s` a text,
+    `lead:b` yes or no, `streams:[]` a list of integers, `core_busy_share:[f]` one of numbers."""
+    found = (word.partition(":") for word in text.split())
+    return {name: _TYPES[kind] for name, _, kind in found}
+
+
+SAMPLE = columns("""
+    end:s t_ns rows payload_bytes streams:[]
     user_ns system_ns run_delay_ns voluntary_switches involuntary_switches minor_faults major_faults rss_bytes
     paused_ns
-    thread_cpu_ns[] thread_delay_ns[]
+    thread_cpu_ns:[] thread_delay_ns:[]
     host_busy_ns host_user_ns host_system_ns host_irq_ns host_softirq_ns host_steal_ns host_iowait_ns
-    host_total_ns core_busy_ns[] core_softirq_ns[] core_steal_ns[] core_total_ns[] frequency_khz[]
+    host_total_ns core_busy_ns:[] core_softirq_ns:[] core_steal_ns:[] core_total_ns:[] frequency_khz:[]
     memory_available_bytes psi_cpu_us psi_memory_us psi_io_us throttled_ns
     net_rx_bytes net_tx_bytes net_rx_packets net_tx_packets net_rx_drops net_tx_drops
     disk_read_bytes disk_written_bytes disk_busy_ns
-    socket_rtt_ns[] socket_min_rtt_ns[] socket_retransmits[] socket_delivery_rate[] socket_cwnd_bytes[]
-    socket_in_flight_bytes[] socket_send_queue_bytes[] socket_receive_queue_bytes[] socket_send_buffer_bytes[]
-    socket_receive_buffer_bytes[] socket_busy_ns[] socket_receive_window_limited_ns[]
-    socket_send_buffer_limited_ns[]
-"""
-SAMPLE: dict[str, pa.DataType] = {
-    "end": _S,
-    "t_ns": _I,
-    "rows": _I,
-    "payload_bytes": _I,
-    "streams": _LIST,
-    **{name.removesuffix("[]"): _LIST if name.endswith("[]") else _I for name in _COUNTERS.split()},
-}
+    socket_rtt_ns:[] socket_min_rtt_ns:[] socket_retransmits:[] socket_delivery_rate:[] socket_cwnd_bytes:[]
+    socket_in_flight_bytes:[] socket_send_queue_bytes:[] socket_receive_queue_bytes:[]
+    socket_send_buffer_bytes:[] socket_receive_buffer_bytes:[] socket_busy_ns:[]
+    socket_receive_window_limited_ns:[] socket_send_buffer_limited_ns:[]
+""")
 """The columns of the table `samples`, but `trial`."""
 
-_GROUPS: dict[str, type[Group]] = {
-    **{"process": Process, "host": HostLoad, "cgroup": Cgroup, "network": Network, "disk": Disk},
-    "sockets": Sockets,
-}
-_ARROW: dict[Any, pa.DataType] = {**{int: _I, float: _F, str: _S, bool: _B}, tuple[float, ...]: pa.list_(_F)}
-
-
-def columns_of(group: type[Group]) -> dict[str, pa.DataType]:
-    """The fields of a group that are no groups, with their types in Arrow."""
-    kinds = {field.name: (*get_args(field.type), field.type)[0] for field in msgspec.structs.fields(group)}
-    plain = {name: kind.__origin__ if hasattr(kind, "__metadata__") else kind for name, kind in kinds.items()}
-    return {name: _ARROW[kind] for name, kind in plain.items() if kind in _ARROW}
-
-
-def _column(group: str, name: str) -> str:
-    """The name of a group's field in the table `resources`."""
-    if group == "host":
-        return name if name.startswith(("core", "memory", "psi", "frequency")) else f"host_{name}"
-    if group == "network":
-        return f"net_{name}" if name.startswith(("rx", "tx")) else name
-    return {"disk": "disk_", "sockets": "socket_"}.get(group, "") + name
-
-
-_COLUMNS = {
-    group: {name: (_column(group, name), kind) for name, kind in columns_of(fields).items()}
-    for group, fields in _GROUPS.items()
-}
-RESOURCE: dict[str, pa.DataType] = {
-    **{"end": _S, "by": _S, "window_ns": _I},
-    **dict(_COLUMNS["process"].values()),
-    **{"busiest_thread": _S, "busiest_thread_share": _F},
-    **{column: kind for group in list(_COLUMNS)[1:] for column, kind in _COLUMNS[group].values()},
-    **{"same_machine": _B, "clock_offset_ns": _I, "clock_uncertainty_ns": _I},
-    **{"sampler_cpu_ns": _I, "sampler_share": _F},
+_PROCESS = columns("""
+    user_ns system_ns run_delay_ns voluntary_switches involuntary_switches minor_faults major_faults
+    rss_max_bytes paused_ns longest_pause_ns
+""")
+_SHARES = [f"{kind}_share" for kind in ("busy", "user", "system", "softirq", "irq", "steal", "iowait")]
+_HOST = columns(
+    "memory_available_min_bytes psi_cpu_share:f psi_memory_share:f psi_io_share:f frequency_khz:f"
+)
+_NETWORK = [*columns("rx_bytes tx_bytes rx_packets tx_packets rx_drops tx_drops")]
+SOCKETS = [
+    *columns("""
+    rtt_ns min_rtt_ns retransmits delivery_rate cwnd_bytes in_flight_bytes send_queue_bytes
+    receive_queue_bytes send_buffer_bytes receive_buffer_bytes busy_share receive_window_limited_share
+    send_buffer_limited_share
+""")
+]
+RESOURCE = {
+    **columns("end:s by:s window_ns"),
+    **_PROCESS,
+    **columns("busiest_thread:s busiest_thread_share:f cores"),
+    **{f"host_{name}": _F for name in _SHARES},
+    "core_busy_share": pa.list_(_F),
+    **_HOST,
+    **columns("quota_cores:f throttled_ns interface:s loopback:b"),
+    **{f"net_{name}": _I for name in _NETWORK},
+    **columns("speed_bits_per_second disk_read_bytes disk_written_bytes disk_busy_share:f socket_count"),
+    **{f"socket_{name}": _F for name in SOCKETS},
+    **columns("same_machine:b clock_offset_ns clock_uncertainty_ns sampler_cpu_ns sampler_share:f"),
 }
 """The columns of the table `resources`, but those that name the trial."""
 
 
 def samples_of(found: Mapping[str, Any]) -> pa.Table:
-    """The samples of one record, one row an instant of one end.
-
-    Columns of which nothing is known are left out. The names of the threads are in the metadata.
-    """
+    """The samples of one record, one row an instant of one end. Columns of which nothing is known are left
+    out. The names of the threads are in the metadata."""
     # A trial of several hosts has each of its clients besides, as client:loader-1.
     names = [*ENDS, *(name for name in found if name.startswith("client:"))]
     ends = {end: columns for end in names if isinstance(columns := found.get(end), Mapping)}
@@ -113,7 +96,7 @@ def samples_of(found: Mapping[str, Any]) -> pa.Table:
         for name, kind in SAMPLE.items():
             if not (values := columns.get(name)):
                 continue
-            arrays[name] = _by_row(values, rows) if kind == _LIST else _whole(values)
+            arrays[name] = _by_row(values, rows) if kind == _LIST else _counters(values)
         parts.append(pa.table(arrays))
     if not parts:
         return pa.Table.from_batches([], pa.schema(SAMPLE))
@@ -142,7 +125,7 @@ def _named(name: str, rows: int) -> pa.Array:
     return pa.Array.from_buffers(_S, rows, [None, pa.py_buffer(ends), pa.py_buffer(text * rows)])
 
 
-def _whole(values: Sequence[int | None]) -> pa.Array:
+def _counters(values: Sequence[int | None]) -> pa.Array:
     """A column of counters."""
     import numpy as np
 
@@ -191,16 +174,16 @@ def samples(
             _say_damaged(path, error)
     table = pa.concat_tables([empty, *parts], promote_options="default")
     order = list(SAMPLE) if wanted is None else [name for name in wanted if name in table.column_names]
-    others = [] if wanted is not None else [n for n in table.column_names if n not in SAMPLE and n != "trial"]
-    return table.select(["trial", *order, *others])
+    older = [] if wanted is not None else [n for n in table.column_names if n not in SAMPLE and n != "trial"]
+    return table.select(["trial", *order, *older])
 
 
 def _of_file(path: Path, wanted: list[str] | None) -> pa.Table:
     with pq.ParquetFile(path) as file:
-        there = file.schema_arrow.names
-        table = file.read(columns=None if wanted is None else [n for n in wanted if n in there])
+        stored = file.schema_arrow.names
+        table = file.read(columns=None if wanted is None else [n for n in wanted if n in stored])
         rows = file.metadata.num_rows
-    if "end" not in there:  # before both ends were sampled, a row was of the client's
+    if "end" not in stored:  # before both ends were sampled, a row was of the client's
         table = table.append_column("end", _named("client", rows))
     table = table.append_column("trial", _named(path.stem, rows))
     return table.replace_schema_metadata(None)
@@ -224,28 +207,22 @@ def thread_names(folder: Path, trial: str) -> dict[str, list[str]]:
     return {end: [str(name) for name in found.get(end) or []] for end in ENDS}
 
 
-def resource_rows(record: Trial) -> Iterator[dict[str, Any]]:
+def resource_rows(record: Trial) -> list[dict[str, Any]]:
     """The sums over a trial's interval, a row an end that was sampled."""
-    resources = record.resources
+    resources, rows = record.resources, []
     for end in ENDS:
         found: EndResources = resources[end]
         if found == EndResources():
             continue
+        groups: list[tuple[str, Group]] = [
+            *(("", group) for group in (resources, found, found.process, found.host)),
+            *(("", found.cgroup), ("", found.network), ("net_", found.network), ("host_", found.host)),
+            *(("disk_", found.disk), ("socket_", found.sockets)),
+            *(("clock_", resources.clock), ("sampler_", resources.sampler)),
+        ]
+        values = {f"{prefix}{n}": v for prefix, group in groups for n, v in structs.asdict(group).items()}
         busiest = max(found.process.threads, key=lambda it: it.cpu_share or 0.0, default=ThreadShare())
-        yield {
-            "end": end,
-            "by": found.by,
-            "window_ns": found.window_ns,
-            **{
-                column: value if (value := found[group][name]) != () else None
-                for group, columns in _COLUMNS.items()
-                for name, (column, _) in columns.items()
-            },
-            "busiest_thread": busiest.name,
-            "busiest_thread_share": busiest.cpu_share,
-            "same_machine": resources.same_machine,
-            "clock_offset_ns": resources.clock.offset_ns,
-            "clock_uncertainty_ns": resources.clock.uncertainty_ns,
-            "sampler_cpu_ns": resources.sampler.cpu_ns,
-            "sampler_share": resources.sampler.share,
-        }
+        values |= {"end": end, "busiest_thread": busiest.name, "busiest_thread_share": busiest.cpu_share}
+        values["core_busy_share"] = found.host.core_busy_share or None
+        rows.append({name: values[name] for name in RESOURCE})
+    return rows

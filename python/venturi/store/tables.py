@@ -5,118 +5,60 @@ Columns keep their units in their names: `_ns` nanoseconds, `_bytes` bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import pyarrow as pa
+from msgspec.structs import asdict
 
 from venturi.common.hdr import batches_for
-from venturi.engine.record import Counts, ErrorKind, Group, Latency, Loader, PoolTime, Stream, Times, Trial
-from venturi.store.samples import ENDS, RESOURCE, columns_of, resource_rows
+from venturi.engine.record import Latency, PoolTime, Trial
+from venturi.store.samples import ENDS, RESOURCE, columns, resource_rows
 from venturi.targets.parameters import PARAMETERS
 from venturi.targets.system import is_plugin
 
-_I, _F, _S, _B = pa.int64(), pa.float64(), pa.string(), pa.bool_()
-_IDENTITY = {"run": _S, "trial": _S, "cell": _S, "repeat": _I, "warmup": _B, "order": _I}
 _TYPES: dict[type, pa.DataType] = {
-    **{int: _I, float: _F, str: _S, bool: _B},
-    **{list[int]: pa.list_(_I), list[str]: pa.list_(_S)},
+    **{int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()},
+    **{list[int]: pa.list_(pa.int64()), list[str]: pa.list_(pa.string())},
 }
+_IDENTITY = columns("run:s trial:s cell:s repeat warmup:b order")
 _PARAMETERS = {name: _TYPES[kind] for name, kind in PARAMETERS.items()}
 _LATENCIES = ("service", "response")
 _FIGURES = ("min", "mean", "p50", "p95", "p99", "p999", "max")
 _RESULT = {
-    "outcome": _S,
-    "error_kind": _S,
-    "error_message": _S,
-    **columns_of(Counts),
-    "errors_refused": _I,
-    "errors_in_doubt": _I,
-    "batches_retried": _I,
-    **columns_of(Times),
-    "bytes_per_second": _F,
-    "steady_bytes_per_second": _F,
-    "rows_per_second": _F,
-    "verified": _S,
-    "client_user_ns": _I,
-    "client_system_ns": _I,
-    "server_user_ns": _I,
-    "server_system_ns": _I,
-    **{f"{kind}_{figure}_ns": _F for kind in _LATENCIES for figure in _FIGURES},
-    "encoders_busy_share": _F,
-    "decoders_busy_share": _F,
-    "instrument_share": _F,
-    "server_software": _S,
-    "imported_from": _S,
-    "imported_format": _S,
-    "note": _S,
+    **columns("""
+        outcome:s error_kind:s error_message:s rows batches payload_bytes wire_bytes stored_bytes
+        errors_refused errors_in_doubt batches_retried started_unix_ns setup_ns interval_ns verify_ns
+        start_skew_ns steady_ns steady_rows steady_payload_bytes bytes_per_second:f steady_bytes_per_second:f
+        rows_per_second:f verified:s client_user_ns client_system_ns server_user_ns server_system_ns
+    """),
+    **{f"{kind}_{figure}_ns": pa.float64() for kind in _LATENCIES for figure in _FIGURES},
+    **columns("""
+        encoders_busy_share:f decoders_busy_share:f instrument_share:f server_software:s imported_from:s
+        imported_format:s note:s
+    """),
 }
 TAKEN = frozenset(
     {*_IDENTITY, *_RESULT, "trials", "good", "failed", "interrupted", "warmups", "pin", "share_of_ceiling"}
 )
 """Names of columns that no parameter may have."""
-_STREAM = columns_of(Stream)
-_LATENCY = {"kind": _S, "percentile": _F, "ns": _F, "count": _I, "mean_ns": _F}
-_ERROR = columns_of(ErrorKind)
-_STAGE = {"end": _S, "stage": _S, "ns": _I, "share": _F}
-_LOADER = {
-    "host": _S,
-    "address": _S,
-    "node": _S,
-    "role": _S,
-    "lead": _B,
-    "first_stream": _I,
-    "streams": _I,
-    "rows": _I,
-    "batches": _I,
-    "payload_bytes": _I,
-    "interval_ns": _I,
-    "bytes_per_second": _F,
-    "rows_per_second": _F,
-    "share": _F,
-    "start_skew_ns": _I,
-    "clock_offset_ns": _I,
-    "clock_uncertainty_ns": _I,
-    "user_ns": _I,
-    "system_ns": _I,
-    "host_cores": _I,
-    "host_busy_share": _F,
-    "outcome": _S,
-    "error": _S,
-}
-_CEILING = {
-    "kind": _S,
-    "place": _S,
-    "end": _S,
-    "name": _S,
-    "threads": _I,
-    "pin": _S,
-    "direction": _S,
-    "streams": _I,
-    "message_bytes": _I,
-    "path": _S,
-    "data": _S,
-    "address": _S,
-    "repeat": _I,
-    "round": _I,
-    "bytes": _I,
-    "encoded_bytes": _I,
-    "interval_ns": _I,
-    "bytes_per_second": _F,
-    "outcome": _S,
-    "error": _S,
-    "measured_unix_ns": _I,
-    "cached": _B,
-}
+_STREAM = columns("stream thread rows batches payload_bytes start_ns first_batch_ns end_ns connect_ns")
+_LATENCY = columns("kind:s percentile:f ns:f count mean_ns:f")
+_ERROR = columns("kind:s code:s count message:s stream first_ns")
+_STAGE = columns("end:s stage:s ns share:f")
+_LOADER = columns("""
+    host:s address:s node:s role:s lead:b first_stream streams rows batches payload_bytes interval_ns
+    bytes_per_second:f rows_per_second:f share:f start_skew_ns clock_offset_ns clock_uncertainty_ns user_ns
+    system_ns host_cores host_busy_share:f outcome:s error:s
+""")
+_CEILING = columns("""
+    kind:s place:s end:s name:s threads pin:s direction:s streams message_bytes path:s data:s address:s repeat
+    round bytes encoded_bytes interval_ns bytes_per_second:f outcome:s error:s measured_unix_ns cached:b
+""")
 
 
 def _table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, pa.DataType]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=pa.schema(list(columns.items())))
-
-
-def _fields(group: Group, names: Iterable[str]) -> dict[str, Any]:
-    return {name: group[name] for name in names}
 
 
 def _per_second(amount: int | None, interval_ns: int | None) -> float | None:
@@ -150,18 +92,21 @@ def _busy(pool: PoolTime) -> float | None:
 
 def trials(records: Sequence[Trial]) -> pa.Table:
     """One row a trial, warm-up and failed ones included."""
-    others = _others(records)
+    foreign = _foreign_parameters(records)
 
     def row(record: Trial) -> dict[str, Any]:
         counts, times, parameters = record.counts, record.times, record.parameters
         # Absent where nothing failed.
-        known = 0 if parameters.get("operation") == "upsert" else None
+        unfailed = 0 if parameters.get("operation") == "upsert" else None
         return {
-            **_fields(record, _IDENTITY),
             **{name: parameters.get(name) for name in _PARAMETERS},
-            **{name: _as(parameters.get(name), kind) for name, kind in others.items()},
-            **msgspec.structs.asdict(counts),
-            **msgspec.structs.asdict(times),
+            **{
+                name: str(value) if kind == pa.string() and value is not None else value
+                for name, kind in foreign.items()
+                for value in (parameters.get(name),)
+            },
+            **asdict(counts),
+            **asdict(times),
             "outcome": record.outcome,
             "error_kind": record.error.kind,
             "error_message": record.error.message,
@@ -172,9 +117,9 @@ def trials(records: Sequence[Trial]) -> pa.Table:
             "verified": record.verification.achieved,
             **{f"{end}_{kind}": record.cpu[end][kind] for end in ENDS for kind in ("user_ns", "system_ns")},
             **_figures(record),
-            "errors_refused": record.errors.refused.batches or known,
-            "errors_in_doubt": record.errors.in_doubt.batches or known,
-            "batches_retried": record.errors.retries or known,
+            "errors_refused": record.errors.refused.batches or unfailed,
+            "errors_in_doubt": record.errors.in_doubt.batches or unfailed,
+            "batches_retried": record.errors.retries or unfailed,
             "encoders_busy_share": _busy(record.pools.server.encoders),
             "decoders_busy_share": _busy(record.pools.client.decoders),
             "instrument_share": record.instrument.share,
@@ -184,10 +129,10 @@ def trials(records: Sequence[Trial]) -> pa.Table:
             "note": record.imported.note,
         }
 
-    return _table(map(row, records), {**_IDENTITY, **_PARAMETERS, **others, **_RESULT})
+    return _inner_rows(records, {**_PARAMETERS, **foreign, **_RESULT}, lambda record: [row(record)])
 
 
-def _others(records: Sequence[Trial]) -> dict[str, pa.DataType]:
+def _foreign_parameters(records: Sequence[Trial]) -> dict[str, pa.DataType]:
     """Parameters that only other tools or plugins have, and their types: of a column of several, text."""
     kinds: dict[str, set[type]] = {}
     for record in records:
@@ -195,106 +140,84 @@ def _others(records: Sequence[Trial]) -> dict[str, pa.DataType]:
             for name, value in record.parameters.items():
                 if name not in _PARAMETERS and name not in TAKEN:
                     kinds.setdefault(name, set()).update(() if value is None else (type(value),))
-    types = {frozenset({int}): _I, frozenset({float}): _F, frozenset({int, float}): _F, frozenset({bool}): _B}
-    return {name: types.get(frozenset(found), _S) for name, found in sorted(kinds.items())}
-
-
-def _as(value: Any, kind: pa.DataType) -> Any:
-    return value if value is None or kind != _S else str(value)
+    types: dict[frozenset[type], pa.DataType] = {
+        frozenset({kind}): _TYPES[kind] for kind in (int, float, bool)
+    }
+    types[frozenset({int, float})] = pa.float64()
+    return {name: types.get(frozenset(found), pa.string()) for name, found in sorted(kinds.items())}
 
 
 def streams(records: Sequence[Trial]) -> pa.Table:
     """One row a stream of a trial; times are relative to the start instant."""
-    rows = (
-        {**_fields(record, _IDENTITY), **_fields(stream, _STREAM)}
-        for record in records
-        for stream in record.streams
+    return _inner_rows(records, _STREAM, lambda record: map(asdict, record.streams))
+
+
+def _inner_rows(
+    records: Sequence[Trial], kinds: Mapping[str, pa.DataType], rows: Callable[[Trial], Iterable[Any]]
+) -> pa.Table:
+    """A table with some rows a trial, and the trial's identity in each."""
+    each = (
+        {**{name: record[name] for name in _IDENTITY}, **row} for record in records for row in rows(record)
     )
-    return _table(rows, {**_IDENTITY, **_STREAM})
+    return _table(each, {**_IDENTITY, **kinds})
 
 
 def latency(records: Sequence[Trial]) -> pa.Table:
     """One row a percentile of a trial; `kind` is service or response."""
-    rows = (
-        {
-            **_fields(record, _IDENTITY),
-            "kind": kind,
-            "percentile": percent,
-            "ns": value,
-            "count": found.count,
-            "mean_ns": found.mean,
-        }
-        for record in records
-        for kind in _LATENCIES
-        for found in [record.latency[kind]]
-        for percent, value in _percentiles(found).items()
-    )
-    return _table(rows, {**_IDENTITY, **_LATENCY})
+
+    def rows(record: Trial) -> Iterator[dict[str, Any]]:
+        for kind in _LATENCIES:
+            found: Latency = record.latency[kind]
+            common = {"kind": kind, "count": found.count, "mean_ns": found.mean}
+            for percent, value in _percentiles(found).items():
+                yield {**common, "percentile": percent, "ns": value}
+
+    return _inner_rows(records, _LATENCY, rows)
 
 
 def stages(records: Sequence[Trial]) -> pa.Table:
     """One row a stage of one end; `share` is of that end's whole accounted time."""
-    rows = []
-    for record in records:
-        for end in ("client", "server"):
+
+    def rows(record: Trial) -> Iterator[dict[str, Any]]:
+        for end in ENDS:
             found = record.stages[end]
             total = sum(found.values())
-            rows += [
-                {
-                    **_fields(record, _IDENTITY),
-                    "end": end,
-                    "stage": stage,
-                    "ns": value,
-                    "share": value / total if total else None,
-                }
-                for stage, value in found.items()
-            ]
-    return _table(rows, {**_IDENTITY, **_STAGE})
+            for stage, value in found.items():
+                yield {"end": end, "stage": stage, "ns": value, "share": value / total if total else None}
+
+    return _inner_rows(records, _STAGE, rows)
 
 
 def errors(records: Sequence[Trial]) -> pa.Table:
     """One row a kind of error that batches of a trial met, with the first one's message."""
-    rows = (
-        {**_fields(record, _IDENTITY), **_fields(found, _ERROR)}
-        for record in records
-        for found in record.errors.kinds
-    )
-    return _table(rows, {**_IDENTITY, **_ERROR})
+    return _inner_rows(records, _ERROR, lambda record: map(asdict, record.errors.kinds))
 
 
 def hosts(records: Sequence[Trial]) -> pa.Table:
     """One row a loader of a trial; trials of one process have none."""
 
-    def row(record: Trial, found: Loader) -> dict[str, Any]:
-        first, count = found.streams or (None, None)
+    def rows(record: Trial) -> Iterator[dict[str, Any]]:
         total = sum(host.payload_bytes or 0 for host in record.hosts)
-        return {
-            **_fields(record, _IDENTITY),
-            **msgspec.structs.asdict(found),
-            "first_stream": first,
-            "streams": count,
-            "bytes_per_second": _per_second(found.payload_bytes, found.interval_ns),
-            "rows_per_second": _per_second(found.rows, found.interval_ns),
-            "share": (found.payload_bytes or 0) / total if total else None,
-            "host_cores": found.resources.host.cores,
-            "host_busy_share": found.resources.host.busy_share,
-            "clock_offset_ns": found.clock.offset_ns,
-            "clock_uncertainty_ns": found.clock.uncertainty_ns,
-            "user_ns": found.cpu.user_ns,
-            "system_ns": found.cpu.system_ns,
-        }
+        for host in record.hosts:
+            yield {
+                **asdict(host),
+                **asdict(host.cpu),
+                **{f"clock_{name}": value for name, value in asdict(host.clock).items()},
+                **dict(zip(("first_stream", "streams"), host.streams or (None, None), strict=True)),
+                "bytes_per_second": _per_second(host.payload_bytes, host.interval_ns),
+                "rows_per_second": _per_second(host.rows, host.interval_ns),
+                "share": (host.payload_bytes or 0) / total if total else None,
+                "host_cores": host.resources.host.cores,
+                "host_busy_share": host.resources.host.busy_share,
+            }
 
-    rows = (row(record, found) for record in records for found in record.hosts)
-    return _table(rows, {**_IDENTITY, **_LOADER})
+    return _inner_rows(records, _LOADER, rows)
 
 
 def resources(records: Sequence[Trial]) -> pa.Table:
-    """One row an end of a trial: what process, host, interface, disks and connections did meanwhile.
-
-    Trials without samples have no row.
-    """
-    rows = ({**_fields(record, _IDENTITY), **row} for record in records for row in resource_rows(record))
-    return _table(rows, {**_IDENTITY, **RESOURCE})
+    """One row an end of a trial: what process, host, interface, disks and connections did. Trials without
+    samples have no row."""
+    return _inner_rows(records, RESOURCE, resource_rows)
 
 
 def ceilings(lines: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -309,3 +232,9 @@ def ceilings(lines: Sequence[Mapping[str, Any]]) -> pa.Table:
         }
 
     return _table(map(row, lines), _CEILING)
+
+
+TABLES: dict[str, Callable[[Any], pa.Table]] = {
+    make.__name__: make for make in (trials, streams, latency, stages, errors, resources, hosts, ceilings)
+}
+"""What makes each table of a run, but `samples`."""

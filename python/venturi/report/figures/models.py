@@ -17,7 +17,7 @@ from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
 from venturi.analysis.models.over_links import Crossing, LinkFit
 from venturi.analysis.models.splits import Convergence
 from venturi.analysis.results import Results
-from venturi.analysis.selection import evenly
+from venturi.analysis.selection import evenly, grouped
 from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common import links
@@ -134,9 +134,7 @@ def _between(low: float, high: float) -> list[float]:
 
 def hockney(results: Results) -> Figure | None:
     """Time over payload with the line of each parallelism; None where none was fitted."""
-    by_operation: dict[str, list[SizeFit]] = {}
-    for one in telling_sizes(results.fits):
-        by_operation.setdefault(one.operation, []).append(one)
+    by_operation = grouped(telling_sizes(results.fits), lambda one: one.operation)
     if not by_operation:
         return None
     panels, findings = [], []
