@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from venturi.analysis.cells.figures import quotient
+from venturi.analysis.cells.figures import get, quotient
 from venturi.analysis.cells.hosts import counted, server_addresses, servers_are_known
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.workers import KEPT_UP
@@ -127,7 +127,7 @@ class _Seen:
 def machines(environment: Mapping[str, Any]) -> dict[str, str]:
     """Loaders to the boot of the machine that each ran on, as far as a run's environment tells."""
     told = environment.get("hosts")
-    found = {name: host.boot_id for name, host in told.items()} if isinstance(told, Mapping) else {}
+    found = {name: get(host, "boot_id") for name, host in told.items()} if isinstance(told, Mapping) else {}
     return {name: str(boot) for name, boot in found.items() if boot}
 
 
