@@ -24,7 +24,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from bench import goals, shared
 from bench.page import Page
@@ -81,9 +80,7 @@ def _tries(options: argparse.Namespace, kept: Path, inside: Sequence[str], url: 
 
 
 def part(
-    whole: Results,
-    keep: Callable[[Trial], bool],
-    edit: Callable[[Trial], None] | None = None,
+    whole: Results, keep: Callable[[Trial], bool], edit: Callable[[Trial], None] | None = None
 ) -> Results:
     """The run with some of its trials only, warm-ups left out."""
     records = [copy.deepcopy(r) for r in whole.records if not r.warmup and keep(r)]
@@ -153,15 +150,15 @@ def evaluate(runs: list[Results], slower: float) -> list[Tally]:
     if abs(rows / slowed - (1 - slower)) > 1e-4:
         sys.exit(f"the runs were made with another slow-down, {1 - rows / slowed:.3f}")
 
-    def credited(record: dict[str, Any]) -> None:
+    def credited(record: Trial) -> None:
         """The slowed trial moved more than it is credited with."""
         record.parameters["rows_per_stream"] = rows
         record.cell = "slowed-" + record.cell
         for name in ("rows", "batches", "payload_bytes", "wire_bytes"):
             setattr(record.counts, name, round(record.counts[name] * rows / slowed))
 
-    def size(record: dict[str, Any]) -> int:
-        return int(record["parameters"]["rows_per_stream"])
+    def size(record: Trial) -> int:
+        return int(record.parameters["rows_per_stream"])
 
     # The slow-down is (1 - slower) of the throughput, and 1 / (1 - slower) of the CPU time.
     truth = {"throughput": 1 - slower, "cpu-per-byte": 1 / (1 - slower)}

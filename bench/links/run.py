@@ -18,12 +18,11 @@ from typing import Any
 
 from bench import goals, shared
 from bench.page import Page
-from venturi.analysis.cells.summary import summarise
+from support.verdict import summarise
 from venturi.analysis.models import fit_words, over_links
 from venturi.analysis.models.over_links import LinkFit
 from venturi.analysis.statistics.intervals import Interval
 from venturi.common.units import Quantity
-from venturi.engine.record import trial_of
 
 LINKS = (
     *("20mbit 10ms", "50mbit 40ms", "100mbit", "100mbit 20ms", "200mbit 5ms", "200mbit 80ms", "500mbit 10ms"),
@@ -112,9 +111,7 @@ def _row(one: LinkFit, text: str, measured: float, found: Interval | None) -> st
 
 def page(source: Path) -> Page:
     head, *lines = map(json.loads, source.read_text().splitlines())
-    fits = over_links.build(
-        summarise([trial_of(line["record"]) for line in lines if line["kind"] == "trial"])
-    )
+    fits = over_links.build(summarise([line["record"] for line in lines if line["kind"] == "trial"]))
     held = list(held_out(fits))
     known = [(measured, found) for _, _, measured, found in held if found is not None]
     inside = sum(found.low <= measured <= found.high for measured, found in known)

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from support.laws import law_rates
-from venturi.analysis.cells.summary import summarise
+from support.verdict import summarise
 from venturi.analysis.models import splits as convergence
 from venturi.analysis.statistics import hockney, scaling
-from venturi.engine.record import trial_of
 
 NOISE, REPEATS = 0.03, 5
 AXES = {"1..8": tuple(range(1, 9)), "1,2,4..32": (1, 2, 4, 8, 16, 32), "1..16": (1, 2, 3, 4, 6, 8, 12, 16)}
@@ -116,7 +115,7 @@ def split_amounts(sweeps: int, rng: np.random.Generator) -> Iterator[Line]:
                 for n, rows in cells
                 for i, noise in enumerate(SPLIT_NOISE * rng.standard_normal(REPEATS))
             ]
-            (one,) = convergence.convergences(summarise(map(trial_of, records)))
+            (one,) = convergence.convergences(summarise(records))
             assert one.limit is not None, one.refused
             found["limit"].append(one.limit.rate.low <= limit <= one.limit.rate.high)
             found["split"] += [split.inside for split in one.splits]
