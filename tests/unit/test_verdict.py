@@ -112,10 +112,8 @@ def test_runs_of_every_completeness(tmp_path: Any, edit: Any) -> None:
 
 @pytest.mark.parametrize("field", ["stages", "workers", "resources", "cpu", "counts", "times", "streams",
                                    "schedule", "instrument", "target", "parameters"])  # fmt: skip
-@pytest.mark.parametrize("empty", [None, {}, [], "text"])
-def test_any_field_may_be_missing_or_odd(field: str, empty: Any) -> None:
-    record = trial(RECEIVING, SENDING)
-    found = judge(cell_of({**record, field: empty if field != "parameters" else {}}), ENVIRONMENT)
+def test_any_field_may_be_missing(field: str) -> None:
+    found = judge(cell_of({**trial(RECEIVING, SENDING), field: None}), ENVIRONMENT)
     assert found.kind in get_args(types.Kind)
 
 
