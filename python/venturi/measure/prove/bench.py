@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from venturi.common.environment import cpu_times, read
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.engine import record as records
 from venturi.engine.executor import CoreExecutor, run_with_progress
 from venturi.engine.spec import build_spec, completed, trial_line
 from venturi.measure.prove.outcome import Checks, Reason
@@ -114,10 +115,10 @@ class Trial:
     def ok(self) -> bool:
         return bool(self.record["outcome"] == "ok")
 
-    def line(self) -> dict[str, Any]:
+    def line(self) -> records.Trial:
         """As a run would record it."""
         of: dict[str, Any] = {"run": "prove", "trial": "prove", "repeat": 0, "warmup": False, "order": 0}
-        return trial_line(self.record, cell=self.cell, **of)
+        return records.trial_of(trial_line(self.record, cell=self.cell, **of))
 
 
 class Bench:

@@ -106,7 +106,7 @@ def import_files(
     found, skipped = _read_all(paths, format, dict(settings or {}))
     _no_twins(found)
     root = Path(out) if out is not None else _default(found)
-    existing: list[dict[str, Any]] = []
+    existing: list[Any] = []
     environment: dict[str, Any] = {}
     with ExitStack() as stack:
         # Read under the lock, so that two imports at once do not both take the same numbers.

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from venturi.engine.record import Sockets
 from venturi.store.importers.record import (
     CONTRADICTS,
     MOST,
@@ -361,8 +362,6 @@ def _sockets(intervals: list[list[Mapping[str, Any]]]) -> dict[str, list[list[in
 
 def _resources(rows: list[Any], figures: Mapping[str, Any], gets: bool) -> dict[str, Any] | None:
     """What the sending side's sockets said (TCP_INFO); the receiving side keeps no such counters."""
-    from venturi.store.samples import SOCKETS
-
     found = [get(row, "sender") for row in rows]
     rtts = sorted(v for f in found if (v := number(f, "mean_rtt")))
     if not rtts:
@@ -370,8 +369,8 @@ def _resources(rows: list[Any], figures: Mapping[str, Any], gets: bool) -> dict[
     least = min((v for f in found if (v := number(f, "min_rtt"))), default=None)
     windows = sorted(v for f in found if (v := number(f, "max_snd_cwnd")))
     sockets = {
+        **dict.fromkeys(Sockets.__struct_fields__),
         "count": len(found),
-        **dict.fromkeys(SOCKETS),
         "rtt_ns": round(rtts[len(rtts) // 2] * 1000),
         "min_rtt_ns": None if least is None else round(least * 1000),
         "retransmits": int(figures["retransmits"]) if "retransmits" in figures else None,

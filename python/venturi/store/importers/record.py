@@ -281,15 +281,15 @@ def cell_id(operation: str, parameters: Mapping[str, Any]) -> str:
 
 
 def lines(
-    drafts: Iterable[Draft], run: str, origin: Origin, existing: Sequence[Mapping[str, Any]] = ()
+    drafts: Iterable[Draft], run: str, origin: Origin, existing: Sequence[Any] = ()
 ) -> list[dict[str, Any]]:
     """The drafts as lines of trials.jsonl; repeats are numbered by cell, on from those of `existing`."""
     repeats: dict[str, int] = {}
     order = -1
     for record in existing:
-        cell = str(record.get("cell"))
-        repeats[cell] = max(repeats.get(cell, -1), int(record.get("repeat") or 0))
-        order = max(order, int(record.get("order") or 0))
+        cell = str(record["cell"])
+        repeats[cell] = max(repeats.get(cell, -1), record["repeat"])
+        order = max(order, record["order"])
     out = []
     for draft in drafts:
         order += 1
