@@ -25,7 +25,7 @@ use super::series::{Registry, Totals};
 use venturi_base::data::points::series_hash;
 
 /// Points of a row group: readers work on one each.
-const GROUP: usize = 64 << 10;
+const GROUP: usize = 1 << 20;
 /// Rows of a page.
 const PAGE: usize = 32 << 10;
 /// Bytes of the distinct values of a row group: gauges have so few that a dictionary is the
