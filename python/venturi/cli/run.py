@@ -81,7 +81,8 @@ def run(
         made = None
         found, notes, flags["settled"] = flight_discovery.discover_defaults(flags)
         if scale is not None:
-            found, notes = _scaled(found, scale)
+            found, scaled = _scaled(found, scale)
+            notes = [*notes, *scaled]
     from venturi.measure import placement
 
     found, more = placement.named(found, flags["on"], flags["master"])

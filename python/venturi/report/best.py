@@ -181,7 +181,7 @@ def _spelled(one: Advised, value: float) -> str:
 
 
 def _imported(found: Best) -> bool:
-    return any(record.get("imported") for record in found.fastest.cell.records)
+    return any(record.imported.source for record in found.fastest.cell.records)
 
 
 def _reached(level: Level) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 from venturi.analysis import wording
-from venturi.analysis.cells.figures import numeric
 from venturi.analysis.cells.machines import Fact, in_words
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.compare.runs import Comparison, Row
@@ -337,7 +336,7 @@ def junit(found: Sequence[Comparison]) -> str:
 
 
 def _case(suite: ElementTree.Element, found: Comparison, row: Row) -> ElementTree.Element:
-    spent = [numeric(record, "times", "interval_ns") or 0.0 for record in row.run.records]
+    spent = [record.times.interval_ns or 0.0 for record in row.run.records]
     case = _test_case(suite, name(found, row), row.base, f"{sum(spent) / 1e9:.3f}")
     text = sentence(row)
     if row.newly_failing:
