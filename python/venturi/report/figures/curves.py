@@ -354,14 +354,9 @@ def _finding(axis: str, cells: Sequence[Cell]) -> tuple[str, Claim | None]:
     place = top.place
     where = f" ({wording.label(place, free)})" if free else ""
     at = f"{wording.label(place, [axis])}: {sweeps.figure(place).text()}"
-    shape = {
-        Shape.RISING: f"still rises at {at}",
-        Shape.FLAT: f"is flat from {at}",
-        Shape.FLAT_THROUGHOUT: f"is flat over {axis}, from {at}",
-        Shape.FALLING: f"falls beyond {at}",
-        Shape.UNDECIDED: f"is highest at {at}; whether more gains cannot be told",
-    }[top.shape]
-    return f"{where} {shape}", Claim(axis, tuple(c.name for c in top.cells), top.shape, top.claimed_at)
+    more = {Shape.FLAT_THROUGHOUT: f", from {at}", Shape.UNDECIDED: f"; highest at {at}"}.get(top.shape, "")
+    text = f"{where} {figure.shape_text(top.shape, axis, at)}{more}"
+    return text, Claim(axis, tuple(c.name for c in top.cells), top.shape, top.claimed_at)
 
 
 def _point_note(cell: Cell) -> str:

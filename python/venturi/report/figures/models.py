@@ -56,13 +56,14 @@ def scaling(results: Results) -> Figure | None:
     findings, claims = [], []
     for one in shown:
         if one.fit is not None:
-            findings.append(
-                f"{one.operation} {_claimed(one)} (law: {one.fit.chosen.title}, {fit_words.knee(one)})"
-            )
+            shape, at = (one.curve.shape, one.curve.at) if one.curve is not None else (Shape.UNDECIDED, None)
+            claim = figure.shape_text(shape, one.axis, fit_words.several(one.axis, at))
+            law = f"law: {one.fit.chosen.title}, {fit_words.knee(one)}"
+            findings.append(f"{one.operation} {claim} ({law})")
         if one.curve is not None:
             names = tuple(cell.name for cell in one.cells)
             claims.append(Claim(one.axis, names, one.curve.shape, one.curve.at))
-    at = {n for one in shown for n in one.medians}
+    points = {n for one in shown for n in one.medians}
     return Figure(
         "model-scaling",
         begun("; ".join(findings)),
@@ -71,23 +72,10 @@ def scaling(results: Results) -> Figure | None:
         axis,
         y_label,
         panels,
-        x_scale="log" if max(at) / min(at) > 64 else "linear",
-        x_ticks=figure.ticks(at),
+        x_scale="log" if max(points) / min(points) > 64 else "linear",
+        x_ticks=figure.ticks(points),
         claims=tuple(claims),
     )
-
-
-def _claimed(one: AxisFit) -> str:
-    """What may be said of the curve itself, whatever the law."""
-    shape, at = (one.curve.shape, one.curve.at) if one.curve is not None else (Shape.UNDECIDED, None)
-    place = fit_words.several(one.axis, at)
-    return {
-        Shape.RISING: f"still rises at {place}",
-        Shape.FLAT: f"is flat from {place}",
-        Shape.FLAT_THROUGHOUT: f"is flat over {one.axis}",
-        Shape.FALLING: f"falls beyond {place}",
-        Shape.UNDECIDED: f"over {one.axis}: whether more gains cannot be told",
-    }[shape]
 
 
 def _scaling_panel(one: AxisFit, factor: float) -> Panel:
