@@ -154,27 +154,21 @@ _MOST_THREADS = 4096
 _SHARE = 0.5
 # What it holds at most of statements that are built ahead.
 _MOST_AHEAD_BYTES = 2**33
-
-
 _MOST_POINTS_AHEAD = 2**31
 # Of RESP rows with 17 digits; the core counts exactly.
 _POINT_TEXT_BYTES = 36
 
 
 def check_room(scenario: Scenario, cell: Cell) -> None:
-    """Raises ScenarioError where that is too much."""
-    _threads(scenario, cell)
-    _messages(scenario, cell)
-    _working_set(scenario, cell)
-
-
-def _threads(scenario: Scenario, cell: Cell) -> None:
+    """Whether threads, messages and statements have room on this machine. Raises ScenarioError."""
     threads = cell.parameters["threads"]
     if threads > _MOST_THREADS:
         raise scenario.wrong(
             f"streams: {threads} streams would have as many threads; the most are {_MOST_THREADS}",
             f"let streams share threads: --threads {os.cpu_count() or 1}",
         )
+    _messages(scenario, cell)
+    _working_set(scenario, cell)
 
 
 def _messages(scenario: Scenario, cell: Cell) -> None:
