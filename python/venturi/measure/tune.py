@@ -26,6 +26,7 @@ from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.texts import Note
 from venturi.engine.executor import Executor
+from venturi.engine.record import Trial
 from venturi.measure import ceilings, trial_targets
 from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
 from venturi.measure.run_events import Interrupts, Observer, Result, RunResult, Slot
@@ -249,16 +250,16 @@ def execute(
     return Tuned(search, candidates, names, answer, reason, search.trials, RunResult(out, result))
 
 
-def _tell(search: Search, cells: Sequence[Cell], records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _tell(search: Search, cells: Sequence[Cell], records: Sequence[Trial]) -> dict[str, int]:
     """Tells the search what is on disk; answers the next repeat's number of each cell."""
     index = {cell.id: at for at, cell in enumerate(cells)}
     repeats: dict[str, int] = {}
     for record in records:
-        cell = str(record.get("cell"))
-        if record.get("warmup") or record.get("outcome") == "interrupted" or cell not in index:
+        cell = record.cell
+        if record.warmup or record.outcome == "interrupted" or cell not in index:
             continue
         search.tell(index[cell], main_rate(record) if is_good(record) else None)
-        repeats[cell] = max(repeats.get(cell, 0), int(record["repeat"]) + 1)
+        repeats[cell] = max(repeats.get(cell, 0), record.repeat + 1)
     return repeats
 
 

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 from venturi.analysis.advice import Advice
 from venturi.analysis.advice.stragglers import BEHIND, Straggler
-from venturi.analysis.cells.figures import get, numeric, quotient
+from venturi.analysis.cells.figures import quotient
 from venturi.analysis.cells.probes import single_links
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.wording import listed, milliseconds, nouns_of, rate
 from venturi.common.units import Quantity, bit_rate, percent, plural
+from venturi.engine.record import Loader, Trial
 
 __all__ = ["advise", "told"]
 
@@ -20,7 +21,7 @@ _NAMED = 3
 _LEAVE_OUT = (
     "or leave the host out: a resource for the others, and [hosts] loader_resource (docs/scenarios.md)"
 )
-Ask = Callable[[Mapping[str, Any], Mapping[str, Any]], float | None]
+Ask = Callable[[Loader, Trial], float | None]
 
 
 def advise(
@@ -37,7 +38,7 @@ def advise(
         by_host.setdefault(f"{one.address} {one.name}", []).append(one)
     own = max(by_host.values(), key=lambda same: (len(same), -min(one.ratio for one in same)))
     worst = min(own, key=lambda one: (one.one_of_two, one.ratio))
-    several = sum(len(r.get("hosts") or []) > 1 for c in cells for r in c.records[:1])
+    several = sum(len(r.hosts) > 1 for c in cells for r in c.records[:1])
     where = f"; so it is in {len(own)} of {several} cells that several hosts ran" if several > 1 else ""
     more = [f"{others[0].name}{_at(others[0])}" for others in by_host.values() if others is not own]
     if more:
@@ -78,31 +79,29 @@ def _at(one: Straggler) -> str:
 # ---- what speaks for a reason
 
 
-def _of(*path: str) -> Ask:
-    return lambda host, _: numeric(host, "resources", *path)
+def _of(group: str, name: str) -> Ask:
+    return lambda host, _: host.resources[group][name]
 
 
-def _throttled(host: Mapping[str, Any], _: Mapping[str, Any]) -> float | None:
-    held = numeric(host, "resources", "cgroup", "throttled_ns")
-    return quotient(held, numeric(host, "resources", "window_ns"))
+def _throttled(host: Loader, _: Trial) -> float | None:
+    return quotient(host.resources.cgroup.throttled_ns, host.resources.window_ns)
 
 
-def _dropped(host: Mapping[str, Any], _: Mapping[str, Any]) -> float | None:
-    found = [numeric(host, "resources", "network", name) for name in ("rx_drops", "tx_drops")]
+def _dropped(host: Loader, _: Trial) -> float | None:
+    found = [host.resources.network.rx_drops, host.resources.network.tx_drops]
     counted = [value for value in found if value is not None]
     return sum(counted) if counted else None
 
 
-def _started(host: Mapping[str, Any], record: Mapping[str, Any]) -> float | None:
+def _started(host: Loader, record: Trial) -> float | None:
     """When its last stream began, as a share of the trial."""
-    first, count = host["streams"]
+    first, count = host.streams
     begun = [
         start
-        for stream in record.get("streams") or []
-        if first <= (stream.get("stream") or 0) < first + count
-        and (start := numeric(stream, "start_ns")) is not None
+        for stream in record.streams
+        if first <= (stream.stream or 0) < first + count and (start := stream.start_ns) is not None
     ]
-    return quotient(max(begun), numeric(record, "times", "interval_ns")) if begun else None
+    return quotient(max(begun), record.times.interval_ns) if begun else None
 
 
 def _less(own: float, usual: float, _: float) -> bool:
@@ -200,9 +199,9 @@ def _figures(
     else:
         values = {}
         for record in one.cell.records:
-            for host in record.get("hosts") or []:
+            for host in record.hosts:
                 if (value := ask(host, record)) is not None:
-                    values.setdefault(host["host"], []).append(value)
+                    values.setdefault(host.host or "", []).append(value)
     own = [value for name in one.names for value in values.get(name, ())]
     rest = [median(values[name]) for name in one.others if name in values]
     return (median(own), median(rest)) if own and rest else None
@@ -230,7 +229,7 @@ def _same(one: Straggler, probes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _next(one: Straggler, probes: Sequence[Mapping[str, Any]]) -> str:
-    probed = get(one.cell.parameters, "on") != "spark"
+    probed = one.cell.parameters.get("on") != "spark"
     if _figures(one, None, probes) is None and probed and not one.cell.in_rows:
         return "Measure each host's link alone: `venturi run ... --ceilings once --fresh-ceilings`"
     return "Run `venturi doctor` there and on another one and compare"

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from venturi.analysis.cells.figures import Record, get, numeric, quotient
+from venturi.analysis.cells.figures import get, quotient
 from venturi.analysis.cells.hosts import counted, server_addresses, servers_are_known
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.workers import KEPT_UP
+from venturi.engine.record import Trial
 
 __all__ = ["BEHIND", "Straggler", "machines", "stragglers"]
 
@@ -139,7 +140,7 @@ def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Strag
     """
     seen: dict[str, list[_Seen]] = {}
     for record in cell.records:
-        if len(record.get("hosts") or []) < 2 or _kept_up(record):
+        if len(record.hosts) < 2 or _kept_up(record):
             continue
         for key, one in _compared(record, counted(cell), boots or {}).items():
             seen.setdefault(key, []).append(one)
@@ -155,10 +156,10 @@ def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Strag
     return sorted(found, key=lambda one: one.ratio)
 
 
-def _kept_up(record: Record) -> bool:
+def _kept_up(record: Trial) -> bool:
     """Whether a schedule set the rate: then no host is behind."""
-    rate = numeric(record, "schedule", "rate")
-    done = quotient(numeric(record, "counts", "batches"), numeric(record, "times", "interval_ns"), 1e9)
+    rate = record.schedule.rate
+    done = quotient(record.counts.batches, record.times.interval_ns, 1e9)
     return bool(rate) and (done is None or done >= KEPT_UP * (rate or 0.0))
 
 
@@ -215,7 +216,7 @@ def _part_of(later: float, cell: Cell) -> float:
     return (quotient(later, cell.interval.value) or 0.0) if cell.interval.known else 0.0
 
 
-def _compared(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, _Seen]:
+def _compared(record: Trial, what: str, boots: Mapping[str, str]) -> dict[str, _Seen]:
     """Each host of a trial with those that it may be compared with; without those that have none."""
     units = _units(record, what, boots)
     crowd: dict[str, int] = {}
@@ -276,23 +277,23 @@ def _median_without(ordered: Sequence[float], value: float) -> float:
     return (other((left - 1) // 2) + other(left // 2)) / 2
 
 
-def _units(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, _Unit]:
+def _units(record: Trial, what: str, boots: Mapping[str, str]) -> dict[str, _Unit]:
     """By address, or where none was told by name."""
     out: dict[str, _Unit] = {}
     owners: dict[int, _Unit] = {}
-    for host in record.get("hosts") or []:
-        name, address = str(host["host"]), host.get("address")
+    for host in record.hosts:
+        name, address = host.host or "", host.address
         unit = out.setdefault(str(address or name), _Unit(address=address))
         unit.names.append(name)
-        unit.machine = boots.get(name) or str(host.get("node") or address or name)
-        first, count = host["streams"]
+        unit.machine = boots.get(name) or host.node or address or name
+        first, count = host.streams
         owners |= dict.fromkeys(range(first, first + count), unit)
     apart = len(server_addresses(record)) if servers_are_known(record) else 1
-    for stream in record.get("streams") or []:
-        number, amount = stream.get("stream"), numeric(stream, what)
+    for stream in record.streams:
+        number, amount = stream.stream, stream[what]
         # A stream that moved nothing has no end.
-        end = numeric(stream, "end_ns") or numeric(record, "times", "interval_ns")
-        if number in owners and amount is not None and end:
+        end = stream.end_ns or record.times.interval_ns
+        if number is not None and number in owners and amount is not None and end:
             owners[number].add(number % apart, amount, end)
     return out
 

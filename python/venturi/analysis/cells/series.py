@@ -87,7 +87,7 @@ class Series:
         for cell in cells:
             for record in cell.records:
                 if rate := main_rate(record):
-                    rounds.setdefault(record.get("repeat"), {})[self.at(cell)] = rate
+                    rounds.setdefault(record.repeat, {})[self.at(cell)] = rate
         return [rounds[k] for k in sorted(rounds, key=lambda k: (k is None, k))]
 
     @property

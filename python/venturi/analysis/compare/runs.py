@@ -9,9 +9,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from venturi.analysis.cells.figures import (
-    Record,
     cpu_ns,
-    numeric,
     per_second,
     percentile,
     quotient,
@@ -36,6 +34,7 @@ from venturi.analysis.statistics.difference import (
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.units import Quantity, plural
+from venturi.engine.record import Trial
 
 Verdict = Literal["worse", "better", "no-difference", "unknown", "failed"]
 
@@ -43,14 +42,14 @@ Verdict = Literal["worse", "better", "no-difference", "unknown", "failed"]
 ENDS = ("client", "server")
 
 
-def _cpu(counted: str, ends: Sequence[str] = ENDS) -> Callable[[Record], float | None]:
+def _cpu(counted: str, ends: Sequence[str] = ENDS) -> Callable[[Trial], float | None]:
     """CPU time of these ends per byte of payload (ns/B, which is s/GB), or per row (ns); None where that of
     an end is not known."""
 
-    def value(record: Record) -> float | None:
+    def value(record: Trial) -> float | None:
         times = [cpu_ns(record, end) for end in ends]
         known = [t for t in times if t is not None]
-        return quotient(sum(known), numeric(record, "counts", counted)) if len(known) == len(ends) else None
+        return quotient(sum(known), record.counts[counted]) if len(known) == len(ends) else None
 
     return value
 
@@ -62,7 +61,7 @@ class Metric:
     name: str
     title: str
     unit: str
-    value: Callable[[Record], float | None]
+    value: Callable[[Trial], float | None]
     lower: bool = False
     worse: str = "slower"
     better: str = "faster"
@@ -255,7 +254,7 @@ def compare_by(
     parameter does not vary or has no such value.
     """
     found: dict[Any, list[Cell]] = {}
-    order = {str(r.get("cell")): i for i, r in reversed(list(enumerate(results.records)))}
+    order = {r.cell: i for i, r in reversed(list(enumerate(results.records)))}
     for cell in sorted(results.cells, key=lambda c: order.get(c.name, 0)):
         if by in cell.parameters:
             found.setdefault(spelled(cell.parameters[by]), []).append(cell)
@@ -324,10 +323,10 @@ def _compare(
 def measured(cell: Cell, metric: Metric) -> dict[int, float]:
     """The metric of each good trial by its repeat; trials without it, or with nothing moved, are left out."""
     found = [(r, v) for r in cell.records if (v := metric.value(r)) is not None and v > 0]
-    repeats = [r.get("repeat") for r, _ in found]
-    if len(set(repeats)) < len(repeats) or not all(isinstance(n, int) for n in repeats):
+    repeats = [r.repeat for r, _ in found]
+    if len(set(repeats)) < len(repeats):
         repeats = list(range(len(found)))
-    return {int(n): v for n, (_, v) in zip(repeats, found, strict=True) if n is not None}
+    return {n: v for n, (_, v) in zip(repeats, found, strict=True)}
 
 
 def metric_for(metric: Metric, cells: Sequence[Cell]) -> Metric:

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.analysis.cells.figures import numeric, quotient
+from venturi.analysis.cells.figures import quotient
 from venturi.analysis.cells.limits import Limit
 from venturi.analysis.cells.summary import Cell, by_operation, by_setting, follows, varying
 from venturi.analysis.statistics import hockney
@@ -123,9 +123,7 @@ def _fitted(operation: str, where: dict[str, Any], group: Sequence[Cell]) -> Bat
     for cell in group:
         for record in cell.records:
             # The mean time of a batch, by Little's law: so many were in flight throughout.
-            each = quotient(
-                numeric(record, "times", "interval_ns"), numeric(record, "counts", "batches"), _lanes(cell)
-            )
+            each = quotient(record.times.interval_ns, record.counts.batches, _lanes(cell))
             if each:
                 times.setdefault(float(cell.parameters[AXIS]), []).append(each)
     lanes = _lanes(group[0])

@@ -28,6 +28,7 @@ from venturi.analysis.statistics.intervals import Interval
 from venturi.analysis.statistics.laws import Refused
 from venturi.analysis.statistics.scaling import Scaling
 from venturi.common.units import plural
+from venturi.engine.record import Trial
 
 SIZES = ("rows_per_stream", "bytes_per_stream")
 NO_AXIS = frozenset(
@@ -228,7 +229,7 @@ def _value(cell: Cell, unit: str) -> float | None:
     return (cell.throughput if unit == "B/s" else cell.rows).value
 
 
-def _trial(record: figures.Record, unit: str) -> float | None:
+def _trial(record: Trial, unit: str) -> float | None:
     return figures.throughput(record) if unit == "B/s" else figures.per_second(record, "rows")
 
 
@@ -265,8 +266,8 @@ def times(cells: Sequence[Cell], unit: str = "B/s") -> dict[float, list[float]]:
     out: dict[float, list[float]] = {}
     for cell in cells:
         for record in cell.records:
-            amount = figures.numeric(record, "counts", field_name)
-            spent = figures.numeric(record, "times", "interval_ns")
+            amount = record.counts[field_name]
+            spent = record.times.interval_ns
             if amount and spent:
                 # Fixed work: all repeats of a cell move the same, so they meet at one key.
                 out.setdefault(amount, []).append(spent)
@@ -391,7 +392,7 @@ def large_sizes(cells: Sequence[Cell], size: str, axis: str, unit: str = "B/s") 
 def _payload(cell: Cell, unit: str) -> float | None:
     if unit == "B/s":
         return cell.payload_bytes
-    return figures.numeric(cell.records[0], "counts", "rows") if cell.records else None
+    return cell.records[0].counts.rows if cell.records else None
 
 
 def observations(one: AxisFit) -> dict[float, list[float]]:

@@ -20,6 +20,7 @@ from venturi.analysis.statistics.intervals import Interval
 from venturi.common import links
 from venturi.common.links import WAYS, Link, Way
 from venturi.common.units import Quantity
+from venturi.engine.record import Trial
 from venturi.targets.system import is_datagrams
 
 __all__ = [
@@ -202,7 +203,7 @@ def build(cells: Sequence[Cell]) -> list[LinkFit]:
 def _over(cell: Cell) -> bool:
     """Whether TCP went over a link of which all is known."""
     p = cell.parameters
-    link = links.known(p.get(AXIS))
+    link = links.read_link(p.get(AXIS))
     # TCP does not carry datagrams, and its bounds are not theirs.
     if link is None or is_datagrams(str(p.get("target") or "")):
         return False
@@ -215,7 +216,7 @@ def _control(cell: Cell) -> str | None:
 
 
 def _rates(cell: Cell, unit: str) -> list[float]:
-    def one(record: figures.Record) -> float | None:
+    def one(record: Trial) -> float | None:
         return figures.throughput(record) if unit == "B/s" else figures.per_second(record, "rows")
 
     return [rate for record in cell.records if (rate := one(record))]
@@ -253,7 +254,7 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
         ratio
         for cell in cells
         for record in cell.records
-        if (ratio := figures.quotient(figures.numeric(record, "counts", counted), figures.wire_bytes(record)))
+        if (ratio := figures.quotient(record.counts[counted], figures.wire_bytes(record)))
     ]
     width = float(p.get("row_bytes") or 0)
     # Of rows that a database gets, what is on the wire is its dialect's.
@@ -263,9 +264,7 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
         flight = streams * lanes * (_batch(cells, unit) or 1.0)
     else:
         flight = known * streams * (TCP_FLIGHT if held == "tcp" else WINDOW_USED * p[held])
-    amounts = [
-        c.payload_bytes if unit == "B/s" else figures.numeric(c.records[0], "counts", "rows") for c in cells
-    ]
+    amounts = [c.payload_bytes if unit == "B/s" else c.records[0].counts.rows for c in cells]
     asked = p.get("duration_ns")
     return Setting(
         streams,

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from venturi.analysis.cells.figures import cpu_ns, in_rows_of, numeric, per_second, quotient, throughput
+from venturi.analysis.cells.figures import cpu_ns, in_rows_of, per_second, quotient, throughput
 from venturi.analysis.cells.summary import Cell, basis, setting, varying
 from venturi.analysis.statistics.curve import LEAST_ROUNDS, Curve, Shape
 from venturi.analysis.statistics.difference import Difference, Effect, Gain, differences, effect, test_gain
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.units import Quantity
+from venturi.engine.record import Trial
 from venturi.targets.parameters import AMOUNT, PARALLEL, WORKLOAD
 
 WITHIN = 0.05
@@ -166,14 +167,14 @@ class Best:
         return self.fastest.speed.low is not None and self.fastest.speed.low <= 0
 
 
-def _cost(record: Mapping[str, object]) -> float | None:
+def _cost(record: Trial) -> float | None:
     """CPU time of both ends per byte of payload (ns/B, which is s/GB), or per row of what is counted in rows
     (ns); None where an end is not known."""
     counted = "rows" if in_rows_of(record) else "payload_bytes"
     ends = [cpu_ns(record, end) for end in ("client", "server")]
     if any(t is None for t in ends):
         return None
-    return quotient(sum(t for t in ends if t is not None), numeric(record, "counts", counted))
+    return quotient(sum(t for t in ends if t is not None), record.counts[counted])
 
 
 def speed_of(cell: Cell, measure: str | None = None) -> Quantity:
@@ -188,7 +189,7 @@ def values(cell: Cell, measure: str | None = None) -> list[float]:
     return [v for r in cell.records if (v := _speed(r, name)) is not None]
 
 
-def _speed(record: Mapping[str, object], measure: str) -> float | None:
+def _speed(record: Trial, measure: str) -> float | None:
     """None for a trial that moved nothing, as of an empty table: no ratio can be made of it."""
     return (throughput(record) if measure == "throughput" else per_second(record, measure)) or None
 
@@ -430,7 +431,7 @@ def _blocks(cells: list[Cell], name: str, settings: list[str], measure: str) -> 
         level = _hashable(cell.parameters.get(name))
         for record in cell.records:
             if (speed := _speed(record, measure)) is not None:
-                held.setdefault(key, {}).setdefault(record.get("repeat"), {})[level] = speed
+                held.setdefault(key, {}).setdefault(record.repeat, {})[level] = speed
     in_order = ([rounds[r] for r in sorted(rounds, key=lambda r: (r is None, r))] for rounds in held.values())
     groups = [[b for b in blocks if len(b) > 1] for blocks in in_order]
     return [group for group in groups if group]
