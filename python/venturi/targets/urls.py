@@ -109,7 +109,9 @@ def printable(url: str) -> str:
 
 
 def _wrong(url: str, text: str) -> ValueError:
-    return ValueError(f"{printable(url)!r}: {text}")
+    """Of a text whose subject is the URL, or of a sentence about it."""
+    mark = "" if text.startswith(("names ", "is ", "has ")) else ":"
+    return ValueError(f"{printable(url)!r}{mark} {text}")
 
 
 def check_url(url: str) -> str:
