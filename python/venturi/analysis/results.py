@@ -8,30 +8,30 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis.advice import Advice
+from venturi.analysis.advice import Advice, stragglers
 from venturi.analysis.advice.collect import advise, several_servers
+from venturi.analysis.advice.stragglers import Straggler
+from venturi.analysis.cells import hosts
 from venturi.analysis.cells import summary as cells_module
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.limits import limits
 from venturi.analysis.cells.summary import Cell
+from venturi.analysis.models import fits, over_links, splits
+from venturi.analysis.models.batch_cost import BatchCost, batch_costs, packings
+from venturi.analysis.models.fits import Fits
+from venturi.analysis.models.over_links import Crossing, LinkFit
+from venturi.analysis.models.splits import Convergence
 from venturi.analysis.verdict import findings as findings_module
 from venturi.analysis.verdict import judge as verdict_module
 from venturi.analysis.verdict.types import Finding, Verdict
 from venturi.common import toml_text
 from venturi.common.errors import ScenarioError
 from venturi.store.directory import RunDirectory
+from venturi.store.open import open_run
 from venturi.targets.system import is_charrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from venturi.analysis.advice.stragglers import Straggler
-    from venturi.analysis.cells.hosts import Row, Scaled
-    from venturi.analysis.models.batch_cost import BatchCost
-    from venturi.analysis.models.fits import Fits
-    from venturi.analysis.models.over_links import Crossing, LinkFit
-    from venturi.analysis.models.splits import Convergence
-from venturi.store.open import open_run
 
 
 @dataclass
@@ -68,13 +68,8 @@ class Results:
     @cached_property
     def advice(self) -> list[Advice]:
         behind = [one for found in self.stragglers.values() for one in found]
-        found = advise(
-            self.cells,
-            self.records,
-            self.probes,
-            behind,
-            self.environment.get("command"),
-        )
+        command = self.environment.get("command")
+        found = advise(self.cells, self.records, self.probes, behind, command)
         return [*found, *several_servers(self.environment)]
 
     @property
@@ -85,8 +80,6 @@ class Results:
     @cached_property
     def stragglers(self) -> dict[str, list[Straggler]]:
         """Hosts well behind the others, by the name of the cell; cells without any are left out."""
-        from venturi.analysis.advice import stragglers
-
         boots = stragglers.machines(self.environment)
         found = {cell.name: stragglers.stragglers(cell, boots) for cell in self.cells}
         return {name: behind for name, behind in found.items() if behind}
@@ -94,8 +87,6 @@ class Results:
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
         """The narrowest place of each cell, by the cell's name."""
-        from venturi.analysis.models.batch_cost import packings
-
         return verdict_module.verdicts(self.cells, self.environment, packings(limits(self.probes)))
 
     @cached_property
@@ -107,52 +98,37 @@ class Results:
     def fits(self) -> Fits:
         """Models: Hockney's line over sizes, scaling laws over the other axes, what matters and what does
         not."""
-        from venturi.analysis.models import fits
-
         return fits.build(self.cells)
 
     @cached_property
     def batch_costs(self) -> list[BatchCost]:
         """What a batch and a row cost, where an upsert's rows per batch were varied."""
-        from venturi.analysis.models.batch_cost import batch_costs
-
         return batch_costs(self.cells)
 
     @cached_property
     def link_fits(self) -> list[LinkFit]:
         """Laws over links, one a setting; empty where links were not varied."""
-        from venturi.analysis.models import over_links
-
         return over_links.build(self.cells)
 
     @cached_property
     def link_crossings(self) -> list[Crossing]:
         """Where one setting passes another over links, of those settings that a report tells of."""
-        from venturi.analysis.models import over_links
-
         return over_links.crossings(self.link_fits[: over_links.MOST_GROUPS])
 
     @cached_property
-    def place_rows(self) -> list[Row]:
+    def place_rows(self) -> list[hosts.Row]:
         """Local and remote side by side; empty where the run has not both places."""
-        from venturi.analysis.cells import hosts
-
         return hosts.place_rows(self.cells)
 
     @cached_property
-    def efficiency(self) -> list[Scaled]:
+    def efficiency(self) -> list[hosts.Scaled]:
         """What each host does, over numbers of hosts; empty where these were not varied."""
-        from venturi.analysis.cells import hosts
-
         return hosts.scaled(self.cells)
 
     @cached_property
     def convergences(self) -> list[Convergence]:
         """One amount divided over more and more streams; empty where a run has one place and one host: then
         it is one sweep among others."""
-        from venturi.analysis.cells import hosts
-        from venturi.analysis.models import splits
-
         if not self.place_rows and not any(hosts.has_several_hosts(cell) for cell in self.cells):
             return []
         return splits.convergences(self.cells)

@@ -172,7 +172,7 @@ def few(found: Sequence[Host], most: int = MOST) -> list[Host]:
 
 def marks(behind: Sequence[Straggler]) -> list[str]:
     """What a mark in the table says: `! loader-2 (10.77.0.3) is a straggler: ...`."""
-    return [f"{_MARK} {wording.plain(straggler_advice.told(one))}" for one in behind]
+    return [f"{_MARK} {wording.plain(straggler_advice.describe(one))}" for one in behind]
 
 
 def columns(cell: Cell, found: Sequence[Host], behind: Sequence[Straggler] = ()) -> list[Column]:

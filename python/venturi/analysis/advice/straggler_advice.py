@@ -14,7 +14,7 @@ from venturi.analysis.cells.summary import Cell
 from venturi.analysis.wording import listed, milliseconds, nouns_of, rate
 from venturi.common.units import Quantity, bit_rate, percent, plural
 
-__all__ = ["advise", "told"]
+__all__ = ["advise", "describe"]
 
 _NAMED = 3
 _LEAVE_OUT = (
@@ -48,10 +48,10 @@ def advise(
     if worst.one_of_two:
         cause += "; with two hosts nobody can tell whether one is slow or the other one fast"
     following = signs[0][1] if signs else _next(worst, probes)
-    return Advice("straggler", f"{told(worst)}{where}", cause, f"{following}, {_LEAVE_OUT}")
+    return Advice("straggler", f"{describe(worst)}{where}", cause, f"{following}, {_LEAVE_OUT}")
 
 
-def told(one: Straggler) -> str:
+def describe(one: Straggler) -> str:
     """`loader-2 (10.77.0.3) is a straggler: 11 % of the median rate per stream of the 3 others, ...`."""
     streams, stream = one.cell.parameters.get("streams"), nouns_of(one.cell).stream
     cell = f"{one.cell.operation} with {plural(streams, stream)}" if streams else one.cell.operation

@@ -10,7 +10,7 @@ import operator
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, TypeGuard
 
 from venturi.common.hdr import batches_for
 
@@ -48,6 +48,11 @@ def numeric(record: Any, *path: str) -> float | None:
     if type(record) is int:
         return float(record)
     return float(record) if isinstance(record, (int, float)) and not isinstance(record, bool) else None
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a parameter's value is a number: `True` is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def quotient(amount: float | None, divisor: float | None, scale: float = 1.0) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from venturi.analysis.cells.figures import main_rate
+from venturi.analysis.cells.figures import is_number, main_rate
 from venturi.analysis.cells.summary import Cell, by_setting, rows_a_batch
 from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.common.units import Quantity
@@ -67,7 +67,7 @@ class Series:
         """What may be said of it; None where no round holds a trial of every cell."""
         failing = {self.at(c) for c in self.cells if c.good < c.trials}
         found = Curve.of(self._rounds(self.cells), failing, repeats=True)
-        if self.alike and (found is None or not found.told):
+        if self.alike and (found is None or not found.bounded):
             every = [one for cells in (self.cells, *self.alike) for one in self._rounds(cells)]
             found = Curve.of(every, failing)
         if found is None:
@@ -126,8 +126,7 @@ def precedence(axis: str) -> tuple[int, str]:
 
 def numeric(cells: Sequence[Cell], name: str) -> bool:
     values = [c.parameters.get(name) for c in cells]
-    good = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-    return good and len(set(values)) > 1
+    return all(map(is_number, values)) and len(set(values)) > 1
 
 
 def series(cells: Sequence[Cell], axis: str, others: Sequence[str]) -> list[Series]:

@@ -29,7 +29,7 @@ from venturi.analysis.cells.summary import Cell, by_operation, by_setting, follo
 from venturi.analysis.statistics import hockney
 from venturi.analysis.statistics.hockney import Hockney
 from venturi.analysis.statistics.intervals import Interval
-from venturi.analysis.statistics.laws import Refused
+from venturi.analysis.statistics.laws import attempt
 from venturi.common.units import Quantity, count, percent, pick_unit
 
 __all__ = ["LEAST", "Packing", "packings"]
@@ -128,14 +128,10 @@ def _fitted(operation: str, where: dict[str, Any], group: Sequence[Cell]) -> Bat
             )
             if each:
                 times.setdefault(float(cell.parameters[AXIS]), []).append(each)
-    lanes = _lanes(group[0])
-    if any(_lanes(cell) != lanes for cell in group):
-        refused = "the number of batches in flight changes with them"
-        return BatchCost(operation, where, tuple(group), lanes, refused=refused)
-    try:
-        return BatchCost(operation, where, tuple(group), lanes, hockney.fit(times, "rows"))
-    except Refused as reason:
-        return BatchCost(operation, where, tuple(group), lanes, refused=str(reason))
+    fit, refused = None, "the number of batches in flight changes with them"
+    if len({_lanes(cell) for cell in group}) == 1:
+        fit, refused = attempt(lambda: hockney.fit(times, "rows"))
+    return BatchCost(operation, where, tuple(group), _lanes(group[0]), fit, refused)
 
 
 LEAST = 1.05

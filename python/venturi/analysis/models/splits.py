@@ -13,18 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from venturi.analysis.cells.summary import Cell, by_operation, by_setting, follows, varying
 from venturi.analysis.models import fits
 from venturi.analysis.statistics import hockney, laws, regression, scaling
 from venturi.analysis.statistics.hockney import Hockney
-from venturi.analysis.statistics.laws import Refused
-from venturi.analysis.statistics.regression import Points
+from venturi.analysis.statistics.laws import Refused, attempt
+from venturi.analysis.statistics.regression import Array, Points
 from venturi.common.units import Quantity
-
-if TYPE_CHECKING:
-    from venturi.analysis.statistics.regression import Array
 
 __all__ = ["Convergence", "Limit", "Split", "convergences", "limit"]
 
@@ -177,10 +176,9 @@ def _fitted(cells: Sequence[Cell]) -> tuple[dict[int, Hockney], dict[int, str]]:
     found: dict[int, Hockney] = {}
     refused: dict[int, str] = {}
     for n, members in by_streams.items():
-        try:
-            found[n] = hockney.fit(fits.times(members))
-        except Refused as reason:
-            refused[n] = str(reason)
+        fit, refused[n] = attempt(lambda members=members: hockney.fit(fits.times(members)))  # type: ignore[misc]
+        if fit is not None:
+            found[n] = fit
     return found, refused
 
 
@@ -192,8 +190,6 @@ def _rate(fit: Hockney, payload: float, repeats: int | None) -> Quantity:
 
 def limit(fitted: Mapping[int, Hockney], payload: float) -> tuple[Limit | None, str]:
     """The highest rate of `payload` bytes over streams, and why there is none."""
-    import numpy as np
-
     streams = sorted(fitted)
     if len(streams) < scaling.LEAST_POINTS:
         least = scaling.LEAST_POINTS
@@ -246,8 +242,6 @@ def limit(fitted: Mapping[int, Hockney], payload: float) -> tuple[Limit | None, 
 
 def _points(n: Array, b: Array, drawn: Array, lines: Sequence[Hockney]) -> Points:
     """The asymptotic rates over streams, each as sure as its line."""
-    import numpy as np
-
     variance = np.maximum(np.log(drawn).var(axis=0), 1e-8)
     sizes = np.array([len(line.points.x) for line in lines], dtype=np.int64)
     return Points(n, np.log(b), variance, np.sqrt(variance), sizes, int((sizes - 2).sum()))
@@ -255,8 +249,6 @@ def _points(n: Array, b: Array, drawn: Array, lines: Sequence[Hockney]) -> Point
 
 def _widened(drawn: Array, found: Array, fitted: Array) -> Array:
     """Draws of figures that lie further from what was fitted to them than they scatter, by as much."""
-    import numpy as np
-
     freedom = max(1, len(found) - 2)
     off = float(np.sqrt(((found - fitted) ** 2).sum() / freedom))
     scatter = float(np.sqrt(drawn.var(axis=0).mean()))

@@ -11,7 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from venturi.analysis.cells.figures import cpu_ns, in_rows_of, numeric, per_second, quotient, throughput
+from venturi.analysis.cells.figures import (
+    cpu_ns,
+    in_rows_of,
+    is_number,
+    numeric,
+    per_second,
+    quotient,
+    throughput,
+)
 from venturi.analysis.cells.summary import Cell, basis, setting, varying
 from venturi.analysis.statistics.curve import LEAST_ROUNDS, Curve, Shape
 from venturi.analysis.statistics.difference import Difference, Effect, Gain, differences, effect, test_gain
@@ -86,45 +94,49 @@ class Advised:
         return next(one for one in self.levels if one.value == value)
 
     @property
-    def told(self) -> Curve | None:
+    def conclusive(self) -> Curve | None:
         """The curve, where it has rounds enough to say anything."""
-        return self.curve if self.curve is not None and self.curve.told else None
+        return self.curve if self.curve is not None and self.curve.bounded else None
 
     @property
     def sure(self) -> bool:
         """Whether more than `enough` surely gains less than `within`."""
-        if self.told is not None:
-            return self.told.enough(self.within) == self.enough
+        if self.conclusive is not None:
+            return self.conclusive.enough(self.within) == self.enough
         gain = self.level(self.enough).gain
         return gain is not None and gain.high < self.within
 
     @property
     def indifferent(self) -> bool:
         """Whether all values are as good: the first is enough; without a curve, tested without an effect."""
-        if self.told is not None:
-            return self.sure and self.enough == self.levels[0].value and self.told.shape is not Shape.FALLING
+        if self.conclusive is not None:
+            return (
+                self.sure
+                and self.enough == self.levels[0].value
+                and self.conclusive.shape is not Shape.FALLING
+            )
         return self.effect is not None and self.effect.testable and not self.effect.significant
 
     @property
     def alike(self) -> bool:
         """Whether it surely does not matter which value is taken: none is better or worse."""
-        if self.told is None:
+        if self.conclusive is None:
             return self.indifferent and not self.undecided
-        lows = [self.told.change(0, i).low for i in range(1, len(self.told.ns))]
+        lows = [self.conclusive.change(0, i).low for i in range(1, len(self.conclusive.ns))]
         return self.indifferent and all(low is not None and low > -self.within for low in lows)
 
     @property
     def undecided(self) -> bool:
         """Whether it cannot be told how much is enough, for repeats scatter too much. Without a curve: no
         effect could be shown, but the means lie apart by more than what counts as near."""
-        if self.told is not None:
-            return not self.sure and self.told.shape is Shape.UNDECIDED
+        if self.conclusive is not None:
+            return not self.sure and self.conclusive.shape is Shape.UNDECIDED
         return self.indifferent and self.effect is not None and self.effect.spread > WITHIN
 
     @property
     def rising(self) -> bool:
         """Whether the largest value measured is needed, and surely gains: more may give more."""
-        return self.told is not None and self.told.shape is Shape.RISING and not self.sure
+        return self.conclusive is not None and self.conclusive.shape is Shape.RISING and not self.sure
 
 
 @dataclass(frozen=True)
@@ -154,7 +166,7 @@ class Best:
     """Cells that may not stay within it, or were not timed."""
 
     @property
-    def told_apart(self) -> bool:
+    def is_surely_fastest(self) -> bool:
         """Whether the fastest surely is: no other may be as fast, neither by itself nor along a setting, and
         each of its trials moved something."""
         undecided = self.idle or any(one.undecided for one in self.advised)
@@ -320,7 +332,7 @@ def _tied(one: Choice, fastest: Choice, advised: Sequence[Advised]) -> bool:
     known, by that curve, so that no two tests answer one question."""
     pair = [c.cell.parameters for c in (one, fastest)]
     differing = [a for a in advised if pair[0].get(a.name) != pair[1].get(a.name)]
-    if len(differing) == 1 and (curve := differing[0].told) is not None and differing[0].alone:
+    if len(differing) == 1 and (curve := differing[0].conclusive) is not None and differing[0].alone:
         at = [curve.ns.index(float(p[differing[0].name])) for p in pair if p[differing[0].name] in curve.ns]
         if len(at) == 2:
             change = curve.change(*at)
@@ -388,8 +400,8 @@ def _advise(
     blocks = [block for group in groups for block in group]
     near = [b for g, most in zip(groups, highest, strict=True) if most >= NEAR * max(highest) for b in g]
     levels = list(dict.fromkeys(v for b in near for v in b))
-    is_number = all(isinstance(v, int | float) and not isinstance(v, bool) for v in levels)
-    levels.sort(key=lambda v: (float(v), "") if is_number and isinstance(v, int | float) else (0.0, str(v)))
+    numbers = all(map(is_number, levels))
+    levels.sort(key=lambda v: (float(v), "") if numbers and isinstance(v, int | float) else (0.0, str(v)))
     alone = len(settings) == 1 and not pooled
     figures = {_hashable(c.parameters.get(name)): speed_of(c, measure).value or 0.0 for c in cells if alone}
     best = max(levels, key=lambda v: figures[v]) if alone else _best_level(near, levels)
@@ -399,23 +411,23 @@ def _advise(
         best = best if ahead is not None and ahead.significant else own
     found = tuple(_level(near, value, best, figures) for value in levels)
     matters = effect(blocks, draws=DRAWS)
-    numbers = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if is_number]
-    failing = {float(c.parameters[name]) for c in cells if c.good < c.trials} if is_number else ()
-    curve = Curve.of(numbers, failing, repeats=alone)
+    rounds = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if numbers]
+    failing = {float(c.parameters[name]) for c in cells if c.good < c.trials} if numbers else ()
+    curve = Curve.of(rounds, failing, repeats=alone)
     if curve is not None and isinstance(best, int | float) and best in curve.ns:
         curve = replace(curve, peak=curve.ns.index(best))
     enough = best
-    if curve is not None and curve.told:
+    if curve is not None and curve.bounded:
         at = curve.enough(within)
         # Beyond the highest nothing is enough, if more loses in the end.
         beyond = at is None or (curve.shape is Shape.FALLING and at > curve.ns[curve.peak])
         enough = best if beyond else next(v for v in levels if v == at)
     elif matters is not None and matters.testable and not matters.significant:
         enough = levels[0]
-    elif is_number:
+    elif numbers:
         enough = next(one.value for one in found if one.ratio >= 1 - within)
     as_cores = cores if cores is not None and enough == cores else None
-    return Advised(name, is_number, found, best, enough, matters, as_cores, curve, within, alone)
+    return Advised(name, numbers, found, best, enough, matters, as_cores, curve, within, alone)
 
 
 Block = dict[object, float]

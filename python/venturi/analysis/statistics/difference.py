@@ -18,10 +18,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
 LEAST_REPEATS = 3
 """Good trials a side without which a cell is not judged. One has no spread; two happen to agree too often:
@@ -101,7 +100,6 @@ def prior(variances: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
     """
     if variances.size < LEAST_POOLED:
         return 0.0, 1.0
-    import numpy as np
     from scipy.special import digamma, polygamma
 
     level = np.log(variances) - digamma(freedom / 2) + np.log(freedom / 2)
@@ -117,8 +115,6 @@ def moderated(variances: np.ndarray, freedom: np.ndarray) -> tuple[np.ndarray, n
 
     (d0 s0^2 + d s^2) / (d0 + d), Smyth (2004), eq. 3; never worth more than all of them together.
     """
-    import numpy as np
-
     d0, common = prior(variances, freedom)
     if math.isinf(d0):
         drawn = np.full(variances.shape, common)
@@ -150,7 +146,6 @@ def differences(
     moderated over all cells. Cells with fewer than `LEAST_REPEATS` values on a side get their ratio and
     nothing else. Raises `ValueError` for an empty side or values that are not positive.
     """
-    import numpy as np
     from scipy.special import stdtr, stdtrit
 
     for base, run in pairs:
@@ -201,7 +196,6 @@ def shift(base: Rounds, run: Rounds, confidence: float = 0.95) -> Shift | None:
     """
     if len(base) < LEAST_SHIFT_CELLS:
         return None
-    import numpy as np
     from scipy.special import stdtr, stdtrit
 
     logs = [[{k: math.log(v) for k, v in cell.items()} for cell in side] for side in (base, run)]
@@ -225,8 +219,6 @@ def _mean(values: Mapping[int, float]) -> float:
 
 def _rounds(cells: Sequence[Mapping[int, float]]) -> Any:
     """Of each round that holds at least half the cells, how far they lay from their means, on average."""
-    import numpy as np
-
     off: dict[int, list[float]] = {}
     for cell in cells:
         mean = _mean(cell)
@@ -260,7 +252,6 @@ class Gain:
 
 def test_gain(difference: object) -> Gain:
     """From differences of logs of throughput, a pair each; at least two."""
-    import numpy as np
     from scipy.special import stdtr, stdtrit
 
     d = np.asarray(difference, dtype=np.float64)
@@ -275,8 +266,6 @@ def test_gain(difference: object) -> Gain:
 def effective_number(values: object) -> float:
     """How many independent values these in a row are worth; at least 2. Under 8 they are taken as they are:
     a correlation of so few says nothing."""
-    import numpy as np
-
     d = np.asarray(values, dtype=np.float64)
     centred = d - d.mean()
     total = float((centred**2).sum())
@@ -319,8 +308,6 @@ def effect(
     blocks (Good, Permutation, Parametric and Bootstrap Tests, 3rd ed., ch. 6): no shape of the errors is
     assumed. p counts the observed order too, so it is never 0. None under 2 blocks of 2 levels.
     """
-    import numpy as np
-
     useful = [{k: math.log(v) for k, v in b.items() if v > 0} for b in blocks]
     useful = [b for b in useful if len(b) > 1]
     levels = tuple(dict.fromkeys(k for b in useful for k in b))

@@ -14,17 +14,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from venturi.analysis.statistics import regression
 from venturi.analysis.statistics.intervals import Interval
 from venturi.analysis.statistics.laws import Refused
-from venturi.analysis.statistics.regression import Points
+from venturi.analysis.statistics.regression import Array, Points
 from venturi.analysis.statistics.scaling import _interval
 from venturi.common.units import Quantity, percent, pick_unit
-
-if TYPE_CHECKING:
-    from venturi.analysis.statistics.regression import Array
 
 LEAST_POINTS = 4
 LEAST_SPAN = 2.0
@@ -71,8 +69,6 @@ class Hockney:
 
     def at(self, payload: Sequence[float] | Array) -> Array:
         """Time (ns) for each payload."""
-        import numpy as np
-
         return self.a + np.asarray(payload, dtype=np.float64) / self.b * 1e9
 
     @property
@@ -86,8 +82,6 @@ class Hockney:
     @cached_property
     def draws(self) -> Array:
         """Bootstrap rows of (a ns, ns per unit of payload)."""
-        import numpy as np
-
         sigma = np.sqrt(np.maximum(self.points.variance + self.extra, 1e-12))
         rows = regression.disturbed(
             np.log(self.at(self.points.x)), sigma, self.freedom, self.resamples, self.seed
@@ -108,8 +102,6 @@ class Hockney:
 
     def band(self, payload: Sequence[float]) -> tuple[Array, Array]:
         """95 % interval of the curve, ns, at each payload."""
-        import numpy as np
-
         at = np.asarray(payload, dtype=np.float64)
         drawn = self.draws[:, :1] + self.draws[:, 1:] * at[None]
         low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
@@ -117,8 +109,6 @@ class Hockney:
 
     def predict(self, payload: float, repeats: int = 5, confidence: float = 0.95) -> Interval:
         """The median time (ns) of `repeats` new trials of this payload, with a prediction interval."""
-        import numpy as np
-
         generator = np.random.default_rng(self.seed + 1)
         drawn = np.log(self.draws[:, 0] + self.draws[:, 1] * payload)
         near = int(np.argmin(np.abs(np.log(self.points.x) - math.log(payload))))
@@ -146,8 +136,6 @@ class Hockney:
 
 def _solve(x: Array, y: Array, weight: Array) -> Array:
     """Rows of (a ns, ns per unit of payload), both >= 0 and the second > 0."""
-    import numpy as np
-
     design = np.stack([np.ones_like(x), x], axis=1)
     return regression.log_linear(design, y, weight, [(0, 1), (1,)])[0]
 
@@ -159,8 +147,6 @@ def fit(
     seed: int = regression.SEED,
 ) -> Hockney:
     """Fits times (ns) by payload. Raises `Refused` with the reason: thin data, or no such law in them."""
-    import numpy as np
-
     if any(not n > 0 for n in observations):
         raise Refused("there are trials that moved nothing")
     try:
@@ -216,6 +202,4 @@ def fit(
 
 def _robust(residual: Array) -> float:
     """Standard deviation from the median absolute deviation, which half of the points may not disturb."""
-    import numpy as np
-
     return max(1.4826 * float(np.median(np.abs(residual - np.median(residual)))), 1e-6)

@@ -11,16 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from venturi.analysis.statistics import regression
 from venturi.analysis.statistics.intervals import Interval
 from venturi.analysis.statistics.laws import NAMES, PARAMETERS, WITHIN, Law, Refused, curve, parameters, solve
-from venturi.analysis.statistics.regression import Points
+from venturi.analysis.statistics.regression import Array, Points
 from venturi.common.units import p_value
-
-if TYPE_CHECKING:
-    from venturi.analysis.statistics.regression import Array
 
 LEAST_POINTS = 4
 KNEE = 0.9
@@ -80,8 +78,6 @@ class Scaling:
     @cached_property
     def sigma(self) -> Array:
         """Standard error of each point's log median around the law."""
-        import numpy as np
-
         if self.points.freedom:
             return np.sqrt(self.points.variance + self.extra)
         return np.full(len(self.points.x), math.sqrt(max(self.extra, 1e-12)))
@@ -97,8 +93,6 @@ class Scaling:
         """Bootstrap rows of coefficients of a law."""
         key = law.name
         if key not in self._drawn:
-            import numpy as np
-
             centre = np.log(law.at(self.points.x))
             rows = regression.disturbed(centre, self.sigma, self.freedom, self.resamples, self.seed)
             self._drawn[key] = solve(law.name, self.points.x, rows, 1 / self.sigma**2)[0]
@@ -117,8 +111,6 @@ class Scaling:
 
     def band(self, n: Sequence[float]) -> tuple[Array, Array]:
         """95 % interval of the chosen curve itself at each n."""
-        import numpy as np
-
         at = np.asarray(n, dtype=np.float64)
         drawn = np.exp(curve(self.chosen.name, self.draws(self.chosen), at))
         low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
@@ -127,8 +119,6 @@ class Scaling:
     @cached_property
     def grid(self) -> Array:
         """Where knee and peak are looked for: within the range, whole numbers where the axis is one."""
-        import numpy as np
-
         x = self.points.x
         low, high = float(x[0]), float(x[-1])
         if bool(np.all(x == np.round(x))):
@@ -140,15 +130,12 @@ class Scaling:
     @cached_property
     def peak(self) -> Interval:
         """The highest throughput of the chosen law within the measured range."""
-        import numpy as np
-
         drawn = np.exp(curve(self.chosen.name, self.draws(self.chosen), self.grid)).max(axis=1)
         return _interval(float(self.chosen.at(self.grid).max()), drawn, len(self.points.x))
 
     @cached_property
     def knee(self) -> Interval:
         """The smallest N within the range at which the law reaches 90 % of its peak there."""
-        import numpy as np
 
         def first(rows: Array) -> Array:
             found: Array = self.grid[np.argmax(rows >= KNEE * rows.max(axis=1, keepdims=True), axis=1)]
@@ -160,8 +147,6 @@ class Scaling:
     @property
     def peak_at(self) -> float:
         """Where the chosen law is highest within the range; the first such N of a level stretch."""
-        import numpy as np
-
         found = self.chosen.at(self.grid)
         return float(self.grid[int(np.argmax(found >= found.max() * (1 - 1e-9)))])
 
@@ -186,8 +171,6 @@ class Scaling:
         Burnham & Anderson 4.3), each with the uncertainty of its parameters, the spread of a new median, and
         how much points deviate beyond their repeats.
         """
-        import numpy as np
-
         at = np.array([float(n)])
         rows, shares = [], []
         generator = np.random.default_rng(self.seed + 1)
@@ -262,8 +245,6 @@ class Scaling:
 
 
 def _interval(value: float, drawn: Array, n: int) -> Interval:
-    import numpy as np
-
     low, high = np.quantile(drawn, [0.025, 0.975])
     return Interval(value, min(float(low), value), max(float(high), value), n, 0.95)
 
@@ -297,7 +278,6 @@ def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regressio
     if size < LEAST_POINTS:
         values = ", ".join(f"{x:g}" for x in points.x)
         raise Refused(f"only {size} different values ({values}); a scaling law needs {LEAST_POINTS}")
-    import numpy as np
     from scipy.special import chdtrc
 
     known = points.freedom > 0

@@ -94,7 +94,7 @@ def _panel(
     operation: str, texts: Sequence[str], fits: Sequence[LinkFit], along: str, passed: Sequence[Crossing]
 ) -> Panel:
     link = links.parse(texts[0])
-    panel = Panel(f"{operation}, {fit_words.others(along, link)}")
+    panel = Panel(f"{operation}, {fit_words.link_conditions(along, link)}")
     for i, one in enumerate(fits):
         name = fit_words.short_link_head(one, fits)
         panel.series += _lines(one, texts, along, name, series_colour(i))
@@ -162,5 +162,5 @@ def _told(one: LinkFit, texts: Sequence[str], along: str) -> str:
         unit = label.rpartition(", ")[2]
         ends.append(f"{rate:,.4g} {unit} at {fit_words.link_value(along, _value(text, one.way, along))}")
     where = f" ({wording.label(one.cells[0], list(one.where))})" if one.where else ""
-    common = fit_words.others(along, one.links[own[0]])
+    common = fit_words.link_conditions(along, one.links[own[0]])
     return f"{one.operation}, {common}{where}: {ends[0]}, {ends[1]}"
