@@ -298,9 +298,7 @@ class Effect:
         return self.significant or self.least < ALPHA
 
 
-def effect(
-    blocks: Sequence[Mapping[object, float]], seed: int = 20191104, draws: int = 9999
-) -> Effect | None:
+def effect(blocks: Sequence[Mapping[object, float]], draws: int = 9999) -> Effect | None:
     """Tests whether the levels of a parameter differ, by permuting them within each block.
 
     A block holds the throughput at each level, all others equal. The statistic is the sum of squares between
@@ -314,7 +312,7 @@ def effect(
     if len(useful) < 2 or len(levels) < 2:
         return None
     index = {k: i for i, k in enumerate(levels)}
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(20191104)
     sums = np.zeros((draws + 1, len(levels)))
     counts = np.zeros(len(levels))
     for block in useful:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from venturi.analysis.statistics.difference import prior
+from venturi.analysis.statistics.intervals import Interval
 
 Array = NDArray[np.float64]
 
@@ -53,6 +54,25 @@ class Points:
     @property
     def observations(self) -> int:
         return int(self.counts.sum())
+
+    def share_of_repeats(self, extra: float) -> float:
+        """How much of the points' variance their repeats explain, 0..1; `extra` is what they do not."""
+        total = self.variance + extra
+        if not self.freedom:
+            return 0.0
+        return float((self.variance / total).mean()) if float(total.min()) > 0 else 1.0
+
+    def freedom_around(self, extra: float, parameters: int) -> float:
+        """Degrees of freedom around a law: of the repeats, or of the points where these are what varies."""
+        left = float(max(1, len(self.x) - parameters))
+        share = self.share_of_repeats(extra)
+        return share * self.freedom + (1 - share) * left if self.freedom else left
+
+    def median_variance_at(self, x: float, repeats: int) -> float:
+        """Of the log median of so many new trials, by the spread of the nearest point: noise often grows with
+        the load. 0 where repeats do not tell."""
+        near = int(np.argmin(np.abs(np.log(self.x) - math.log(x))))
+        return float(self.spread[near]) ** 2 * median_variance(repeats) if self.freedom else 0.0
 
     def without(self, index: int) -> Points:
         """The same without one point."""
@@ -212,7 +232,13 @@ def _floor(variance: Array) -> Any:
     return np.maximum(variance, 1e-12)
 
 
-def disturbed(centre: Array, sigma: Array, freedom: float, size: int, seed: int = SEED) -> Array:
+def interval_of(value: float, drawn: Array, n: int) -> Interval:
+    """The 95 % interval of a figure from `n` points, by what was drawn of it."""
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Interval(value, min(float(low), value), max(float(high), value), n, 0.95)
+
+
+def disturbed(centre: Array, sigma: Array, freedom: float, size: int) -> Array:
     """Parametric bootstrap (Efron & Tibshirani, An Introduction to the Bootstrap, 6.5): `size` rows of points
     around the fitted `centre`, with their standard errors `sigma`.
 
@@ -220,7 +246,7 @@ def disturbed(centre: Array, sigma: Array, freedom: float, size: int, seed: int 
     few values; so the errors are drawn, with their spread as estimated from the repeats, and each row with a
     spread of its own, as uncertain as `freedom` leaves it (the Student factor).
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
     z = generator.standard_normal((size, len(centre)))
     factor = (
         np.sqrt(freedom / generator.chisquare(freedom, size)) if math.isfinite(freedom) else np.ones(size)
