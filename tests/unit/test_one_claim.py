@@ -20,9 +20,9 @@ from support.random_cells import groups
 from support.run import DATA
 from support.synthetic import cells as matrix
 from support.synthetic import make_run
+from venturi.analysis.compare import best
 from venturi.analysis.models import fits
 from venturi.analysis.results import Results, load
-from venturi.analysis.search import best
 from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.analysis.statistics.groups import slow_trials, two_groups
 from venturi.analysis.verdict.types import FindingKind

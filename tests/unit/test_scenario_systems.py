@@ -22,7 +22,7 @@ from support.verdict import trial
 from venturi.analysis import wording
 from venturi.analysis.cells.summary import Cell as Summed
 from venturi.analysis.cells.summary import summarise
-from venturi.analysis.search import best
+from venturi.analysis.compare import best
 from venturi.analysis.wording import nouns_of
 from venturi.common import toml_text
 from venturi.common.environment import usable_cores

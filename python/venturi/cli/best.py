@@ -55,7 +55,7 @@ def best(
     ] = Format.table,
 ) -> None:
     """Name the fastest setting, the cheapest near it, and how much of each setting is enough."""
-    from venturi.analysis.search import best as analysis
+    from venturi.analysis.compare import best as analysis
     from venturi.analysis.selection import cells_where
     from venturi.common.texts import say
     from venturi.report import best as report

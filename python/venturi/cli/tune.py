@@ -14,7 +14,7 @@ from venturi.common.texts import say
 from venturi.measure.tune import DEFAULT_TRIALS, Budget
 
 if TYPE_CHECKING:
-    from venturi.analysis.search.explore import Search
+    from venturi.analysis.models.explore import Search
     from venturi.measure.tune import Tuned
     from venturi.plan.scenario import Scenario
 
@@ -115,7 +115,7 @@ def _given(given: dict[str, Any]) -> list[str]:
 
 
 def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
-    from venturi.analysis.search.best import speed_of
+    from venturi.analysis.compare.best import speed_of
     from venturi.analysis.selection import cells_where
     from venturi.common.units import percent
     from venturi.measure.tune import Recorded, replay

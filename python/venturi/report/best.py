@@ -9,7 +9,7 @@ from typing import Any
 
 from venturi.analysis import wording
 from venturi.analysis.cells.summary import Cell, varying
-from venturi.analysis.search.best import Advised, Best, Choice, Level
+from venturi.analysis.compare.best import Advised, Best, Choice, Level
 from venturi.analysis.statistics.curve import Curve
 from venturi.analysis.statistics.difference import Gain
 from venturi.analysis.wording import NOUNS, Nouns, nouns_of

@@ -11,7 +11,7 @@ from venturi.common.units import Quantity, percent, plural
 from venturi.report.document import Block, Document, Section, Terms, Text
 
 if TYPE_CHECKING:
-    from venturi.analysis.search.explore import Answer, Search
+    from venturi.analysis.models.explore import Answer, Search
     from venturi.measure.tune import Tuned
 
 MOST_VALUES = 12
