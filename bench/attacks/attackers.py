@@ -1,20 +1,26 @@
-"""Attackers at another address: `python -m bench.attacks.attackers SERVER ATTACK PORT SECONDS`."""
+"""Attackers at other addresses: `python -m bench.attacks.attackers SERVER ATTACK PORT SECONDS ADDRESSES`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import struct
 import sys
 import time
+from typing import Any
 
 from support.charrow_peer import ASK, BLOCK, handshake, number, query, sized
 
-ATTACKS = {"silent": 1400, "halves": 1400, "resets": 64, "floods": 64, "heavy": 64}
-"""Connections at a time, four times as many upon the store; of them 500 a second are opened."""
+ATTACKS = {"silent": 1400, "halves": 1400, "resets": 64, "floods": 64, "heavy": 64, "tls": 1400, "shaken": 64}
+"""Connections at a time of each address, four times as many upon the store. 500 a second are opened."""
+TLS = ("tls", "shaken")
+"""Upon a server with a certificate: handshakes that never end, and what follows one that has ended."""
+CONTEXT = ssl.create_default_context()
+CONTEXT.check_hostname, CONTEXT.verify_mode = False, ssl.CERT_NONE
 PAUSE = 0.002
 Payload = tuple[bytes, bytes, str]
-"""What is sent once, what over and over, and then: `closes`, or `deaf`, which reads nothing."""
+"""What is sent once, what over and over, and then: `closes`, `deaf`, which reads nothing, or `slow`."""
 
 
 def field(key: int, value: int) -> bytes:
@@ -112,15 +118,28 @@ PAYLOADS: dict[str, dict[str, list[Payload]]] = {
         "heavy": [(http("POST", "/", body=text), b"", then) for text in COSTLY for then in ("", "deaf")],
     },
 }
+with contextlib.suppress(ssl.SSLWantReadError):
+    CONTEXT.wrap_bio(ssl.MemoryBIO(), hello := ssl.MemoryBIO()).do_handshake()
+CLIENT, RECORD = hello.read(), b"\x16\x03\x01\x40\x00"
+ALERTS, EMPTY, CHANGES = b"\x15\x03\x03\0\x02\x01\x5a", b"\x16\x03\x03\0\0", b"\x14\x03\x03\0\x01\x01"
+HANDSHAKES: list[Payload] = [
+    *only(b"", b"\x16", CLIENT[:100], CLIENT, RECORD + bytes(9000), TABLES, CLIENT + CLIENT),
+    *((CLIENT[:k], b"", "closes") for k in (100, len(CLIENT))),
+    *((first, b"\x01", "slow") for first in (RECORD, CLIENT + RECORD)),
+    *((CLIENT, record * 1000, "deaf") for record in (ALERTS, EMPTY, CHANGES)),
+]
+for ways in PAYLOADS.values():
+    shaken = [*only(b""), (b"", b"", "closes"), *ways["halves"], *ways["floods"], *ways["heavy"]]
+    ways |= {"tls": HANDSHAKES, "shaken": shaken}
 
 
-async def attacker(payload: Payload, port: int, due: list[float]) -> None:
+async def attacker(payload: Payload, due: list[float], **place: Any) -> None:
     first, again, then = payload
     while True:
         due[0] = max(due[0] + PAUSE, time.monotonic())
         await asyncio.sleep(due[0] - time.monotonic())
         with contextlib.suppress(OSError):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+            reader, writer = await asyncio.open_connection("127.0.0.1", **place)
             due[1] += 1
             try:
                 writer.write(first)
@@ -130,16 +149,23 @@ async def attacker(payload: Payload, port: int, due: list[float]) -> None:
                     await writer.drain()
                     if then == "deaf":
                         await asyncio.sleep(0 if again else 3600)
+                    elif then == "slow":
+                        await asyncio.sleep(0.2)
                     elif not await reader.read(1 << 18):
                         break
             finally:
                 writer.transport.abort()
 
 
-async def attack(server: str, name: str, port: str, seconds: str) -> None:
-    payloads, due = PAYLOADS[server].get(name, [(b"", b"", "")]), [0.0, 0]
+async def attack(server: str, name: str, port: str, seconds: str, addresses: str) -> None:
+    found, due = PAYLOADS[server].get(name, only(b"")), [0.0, 0]
+    known = CONTEXT if name == "shaken" else None
     count = ATTACKS[name] * (4 if server == "timeseries" else 1)
-    crowd = (attacker(payloads[k % len(payloads)], int(port), due) for k in range(count))
+    crowd = (
+        attacker(found[k % len(found)], due, port=int(port), local_addr=(f"127.0.0.{2 + n}", 0), ssl=known)
+        for n in range(int(addresses))
+        for k in range(count)
+    )
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(asyncio.gather(*crowd), float(seconds))
     print(due[1])

@@ -16,10 +16,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+import trustme
+
 from bench import Line, goals, shared
-from bench.attacks.attackers import ATTACKS, GOOD
+from bench.attacks.attackers import ATTACKS, CONTEXT, GOOD, TLS
 from bench.page import Page
 
 MEMORY = f"--memory {2**30}"
@@ -31,16 +34,20 @@ COMMANDS = {
     f"{MEMORY} --max-series 1000000 --data",
     "chdb": f"venturi.servers.throwaway.chdb_http {MEMORY}",
 }
-FIGURES = {"threads": 5400, "megabytes": 2500, "descriptors": 6000}
+WITH_TLS = ("flight", "http", "charrow")
+FIGURES = {"threads": 5900, "megabytes": 2500, "descriptors": 6000}
 """With the most of each that a server may take by its limits (docs/server-limits.md)."""
 
 
-def missed(kind: str, port: int) -> str:
+def missed(kind: str, port: int, tls: bool) -> str:
     """Why a good client was not served; nothing if it was."""
     said, wanted = GOOD[kind]
     heard = b""
     try:
-        with socket.create_connection(("127.0.0.1", port), 10) as client:
+        with contextlib.ExitStack() as ends:
+            client = ends.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+            if tls:
+                client = ends.enter_context(CONTEXT.wrap_socket(client))
             client.sendall(said)
             while wanted not in heard:
                 if not (piece := client.recv(1 << 16)):
@@ -52,9 +59,13 @@ def missed(kind: str, port: int) -> str:
 
 
 @contextlib.contextmanager
-def serving(kind: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def serving(kind: str, tls: bool) -> Iterator[tuple[subprocess.Popen[str], int]]:
     with tempfile.TemporaryDirectory(prefix="venturi-attacks-") as folder:
         words = [*COMMANDS[kind].split(), *[folder] * (kind in ("timeseries", "chdb"))]
+        if tls:
+            leaf = trustme.CA().issue_cert("localhost")
+            leaf.private_key_and_cert_chain_pem.write_to_path(f"{folder}/server.pem")
+            words += ["--tls-certificate", f"{folder}/server.pem", "--tls-key", f"{folder}/server.pem"]
         server = subprocess.Popen(
             [sys.executable, "-m", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -70,10 +81,11 @@ def serving(kind: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
             server.communicate()
 
 
-def trial(kind: str, name: str, seconds: float) -> Line:
+def trial(kind: str, name: str, seconds: float, addresses: int) -> Line:
     line: Line = {"good": 0, "asked": 0, "refused": []}
-    with serving(kind) as (server, port):
-        words = ["-m", "bench.attacks.attackers", kind, name, str(port), str(seconds)]
+    tls = name in TLS
+    with serving(kind, tls) as (server, port):
+        words = ["-m", "bench.attacks.attackers", kind, name, *map(str, (port, seconds, addresses))]
         attacker = subprocess.Popen(
             [sys.executable, *words], cwd=shared.ROOT, stdout=subprocess.PIPE, text=True
         )
@@ -90,14 +102,14 @@ def trial(kind: str, name: str, seconds: float) -> Line:
                     line[figure] = max(value, line.get(figure, 0))
                 if time.monotonic() >= due:
                     due = time.monotonic() + 1
-                    line["refused"] += filter(None, [missed(kind, port)])
+                    line["refused"] += filter(None, [missed(kind, port, tls)])
                     line["asked"] += 1
                 time.sleep(0.2)
         finally:
             attacker.kill()
             line["connections"] = int(attacker.communicate()[0] or 0)
         until = time.monotonic() + 60
-        while (why := missed(kind, port)) and time.monotonic() < until:
+        while (why := missed(kind, port, tls)) and time.monotonic() < until:
             time.sleep(0.5)
         return line | {"good": line["asked"] - len(line["refused"]), "after": "no" if why else "yes"}
 
@@ -107,10 +119,11 @@ def measure(options: argparse.Namespace, output: Path) -> None:
         keep = shared.keeper(file)
         keep({**shared.machine(), "seconds": options.seconds})
         for kind in options.only:
-            for name in options.attacks:
+            for name in (it for it in options.attacks if kind in WITH_TLS or it not in TLS):
                 head = {"kind": "attack", "server": kind, "attack": name, "load": os.getloadavg()[0]}
                 wrong = (OSError, ValueError, KeyError)
-                keep(shared.attempted(head, lambda: trial(kind, name, options.seconds), wrong))  # noqa: B023
+                measured = partial(trial, kind, name, options.seconds, options.addresses)
+                keep(shared.attempted(head, measured, wrong))
 
 
 def page(source: Path) -> Page:
@@ -136,6 +149,7 @@ def page(source: Path) -> Page:
 if __name__ == "__main__":
     parser = shared.arguments(__doc__, "attacks", 1)
     parser.add_argument("--seconds", type=float, default=60, help="of each attack (default 60)")
+    parser.add_argument("--addresses", type=int, default=1, help="of attackers, each with all (default 1)")
     parser.add_argument("--only", nargs="+", choices=list(COMMANDS), default=list(COMMANDS), metavar="SERVER")
     parser.add_argument(
         "--attacks", nargs="+", choices=list(ATTACKS), default=list(ATTACKS), metavar="ATTACK"

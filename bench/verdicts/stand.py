@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from support import database
 from support.flight import ServerProcess, serve_command
@@ -49,6 +49,12 @@ class Stand:
 
 
 Make = Callable[[Stand], Trial]
+P = ParamSpec("P")
+
+
+def making(make: Callable[Concatenate[Stand, P], Trial]) -> Callable[P, Make]:
+    """Of a function that sets up a case, one that takes its choices first."""
+    return lambda *choices, **named: lambda stand: make(stand, *choices, **named)
 
 
 @dataclass(frozen=True)

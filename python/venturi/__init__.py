@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from venturi.analysis.verdict.types import Finding, Verdict
     from venturi.api.machine import Server, ceilings, doctor, generate, links, serve
     from venturi.api.measuring import Event, ab, dry_run, prove, resume, run, tune
-    from venturi.api.reading import compare, history, import_, scenarios, sql
-    from venturi.api.result import Run, open
+    from venturi.api.result import Run, compare, history, import_, open, scenarios, sql
     from venturi.common.units import Quantity
     from venturi.measure.limits import Ceilings
     from venturi.measure.prove.outcome import Proof
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "api.machine": ("Server", "ceilings", "doctor", "generate", "links", "serve"),
     "api.measuring": ("Event", "ab", "dry_run", "prove", "resume", "run", "tune"),
-    "api.reading": ("compare", "history", "import_", "scenarios", "sql"),
-    "api.result": ("Run", "open"),
+    "api.result": ("Run", "compare", "history", "import_", "open", "scenarios", "sql"),
     "analysis.advice": ("Advice",),
     "analysis.cells.summary": ("Cell",),
     "analysis.compare.history": ("Series",),

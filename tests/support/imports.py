@@ -7,17 +7,16 @@ from typing import Any
 
 from support.run import DATA
 from venturi.analysis.results import Results, load
-from venturi.store.importers import formats
-from venturi.store.importers.files import import_files
+from venturi.store.importers import files
 
 SAMPLES = DATA / "import"
 FORMATS = {
-    path.name: next(f for f in formats.FORMATS if path.name.startswith(f.replace("-", "_")))
+    path.name: next(f for f in files.FORMATS if path.name.startswith(f.replace("-", "_")))
     for path in sorted(SAMPLES.iterdir())
 }
 
 
 def imported(out: Path, *names: str, **settings: Any) -> Results:
     """The samples of these names as a run."""
-    import_files([SAMPLES / name for name in names], out, settings=settings)
+    files.import_files([SAMPLES / name for name in names], out, settings=settings)
     return load(out)

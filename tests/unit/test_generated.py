@@ -56,7 +56,7 @@ def with_one_more(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "tools/generate", root / "tools/generate")
     shutil.copytree(ROOT / "docs", root / "docs")
     shutil.copytree(ROOT / "tests/data/golden", root / "tests/data/golden")
-    flight = root / "python/venturi/targets/flight.py"
+    flight = root / "python/venturi/targets/transfers.py"
     text = flight.read_text()
     assert text.count("    connections: ") == 1
     flight.write_text(text.replace("    connections: ", FIELD))

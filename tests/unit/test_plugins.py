@@ -22,13 +22,13 @@ from support.verdict import end, verdict
 from venturi.analysis.verdict.rules import RULES
 from venturi.plugin import Parameter
 from venturi.targets import plugins
-from venturi.targets.system import KNOWN
+from venturi.targets.system import SCHEMES
 
 
 def found(monkeypatch: pytest.MonkeyPatch, *sites: Path) -> tuple[dict[str, plugins.Plugin], dict[str, str]]:
     for site in sites:
         monkeypatch.syspath_prepend(str(site))
-    return plugins.find(KNOWN)
+    return plugins.find(SCHEMES)
 
 
 # ---- which are used, and which are refused
@@ -51,11 +51,11 @@ def test_a_package_is_found_with_its_parameters(tmp_path: Path, monkeypatch: pyt
     good, refused = found(monkeypatch, tmp_path)
     assert refused == {} and list(good) == ["my-own"]
     assert (good["my-own"].package, good["my-own"].operations) == ("its-name 2.5", ["get"])
-    (known,) = good["my-own"].known
+    (known,) = good["my-own"].records
     assert (known.flag, known.key, known.kind) == ("--my-own-chunk", "my_own_chunk", "int")
     assert known.table == "target"
     monkeypatch.setenv(plugins.OFF, "off")
-    assert plugins.find(KNOWN) == ({}, {})
+    assert plugins.find(SCHEMES) == ({}, {})
 
 
 @pytest.mark.parametrize(

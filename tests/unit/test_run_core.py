@@ -21,7 +21,8 @@ from support.run import command, environment, venturi
 from support.wait import wait_until
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.reference import ReferenceServer
-from venturi.targets import handicap
+from venturi.targets.fields import handicap_text
+from venturi.targets.system import handicap_ns
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -179,12 +180,11 @@ def test_a_foreign_server_cannot_be_asked_to_compress(pyarrow_server: ServerProc
 
 
 def test_handicaps_are_read_and_normalised() -> None:
-    assert handicap.nanoseconds("decode=200us") == {"decode": 200_000}
-    assert handicap.normalised(" verify = 1500us+decode=1ms") == "decode=1ms+verify=1500us"
+    assert handicap_text(" verify = 1500us+decode=1ms") == "decode=1ms+verify=1500us"
 
     def said(text: str) -> str:
         with pytest.raises(ValueError) as caught:
-            handicap.nanoseconds(text)
+            handicap_ns(text)
         return str(caught.value)
 
     check("handicaps", said)

@@ -3,13 +3,13 @@
 pub mod codec;
 pub mod data;
 pub mod error;
-pub mod given;
 pub mod halt;
 pub mod http1;
 pub mod http2;
 pub mod limit;
 pub mod meter;
 pub mod net;
+pub mod option_reader;
 pub mod os;
 pub mod secrets;
 pub mod spec;

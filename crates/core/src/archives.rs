@@ -147,7 +147,7 @@ pub fn generate(json: &str, control: &Control) -> Result<String> {
     let archives: Vec<Archive> = archives.into_iter().map(|archive| archive.1).collect();
     let text = manifest(&order, &metrics, archives, json)?;
     let path = made.file(MANIFEST);
-    write_whole(&path, text.as_bytes())?;
+    write_file(&path, text.as_bytes())?;
     made.complete = true;
     Ok(text)
 }
@@ -252,7 +252,7 @@ fn one(
     })
 }
 
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let part = path.with_extension("part");
     let write = || -> std::io::Result<()> {
         let mut file = File::create(&part)?;

@@ -3,12 +3,12 @@
 
 pub mod archives;
 pub mod ceiling;
-pub mod known;
 #[cfg(target_os = "linux")]
 pub mod link;
+pub mod self_test;
 
 pub use venturi_base::{
-    codec, data, error, given, halt, http1, http2, meter, net, os, secrets, spec,
+    codec, data, error, halt, http1, http2, meter, net, option_reader, os, secrets, spec,
 };
 pub use venturi_engine as engine;
 pub use venturi_servers as server;

@@ -147,7 +147,7 @@ impl<'a> Conductor<'a> {
             return;
         }
         if self.given.is_none() {
-            let heard = self.shared.control.start_given();
+            let heard = self.shared.control.agreed_start();
             let fails = match heard.map(|unix_ns| self.take(unix_ns)) {
                 Some(Ok(given)) => {
                     self.given = Some(given);

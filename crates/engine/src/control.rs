@@ -166,7 +166,7 @@ impl Control {
         Ok(())
     }
 
-    pub(super) fn start_given(&self) -> Option<u64> {
+    pub(super) fn agreed_start(&self) -> Option<u64> {
         self.agreed().start_unix_ns
     }
 
@@ -195,7 +195,7 @@ impl Control {
     }
 
     /// What the others have counted; an error: cancelled, or nobody says so within `limit`.
-    pub(super) fn await_others(&self, limit: Duration) -> Result<Vec<Counted>> {
+    pub(super) fn await_counts(&self, limit: Duration) -> Result<Vec<Counted>> {
         let waits = |agreed: &mut Agreed| agreed.others.is_none() && !self.cancelled();
         let mut agreed = self.agreed();
         self.0.changed.wait_while_for(&mut agreed, waits, limit);

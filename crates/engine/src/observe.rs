@@ -62,7 +62,7 @@ impl Observer {
         if !identity.programs.is_empty() {
             return prepared.watch(&identity.programs);
         }
-        let here = identity.is_here() == Some(true) && !identity.samples_itself;
+        let here = identity.shares_cpus() == Some(true) && !identity.samples_itself;
         if let Some(pid) = identity
             .pid
             .filter(|pid| here && *pid != std::process::id())
@@ -105,7 +105,7 @@ impl Observer {
         let mut client = taken.client;
         client.shift(start);
         let seen = End::of(&client, "self", 0, end);
-        let same_machine = record.target.is_here();
+        let same_machine = record.target.shares_cpus();
         let (clock, server, by) = match (watched, taken.server) {
             (Some(Watched { mut series, clock }), _) => {
                 series.shift(start.saturating_add(clock.offset_ns));

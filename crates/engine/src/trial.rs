@@ -121,7 +121,7 @@ fn merge_tallies(
             record.note("verified by the lead");
             return Ok(None);
         }
-        let others = control.await_others(call.longest())?;
+        let others = control.await_counts(call.longest())?;
         tallies::join(spec, target, &own, &others).map(Some)
     });
     joined.unwrap_or_else(|error| {

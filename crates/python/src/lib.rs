@@ -17,7 +17,6 @@ use venturi_core::archives;
 use venturi_core::ceiling;
 use venturi_core::engine;
 use venturi_core::error::{Error, Kind};
-use venturi_core::known;
 use venturi_core::meter::instrument::Instrument;
 use venturi_core::net::runtime::block_on;
 use venturi_core::server::{charrow as charrow_server, flight, http, timeseries};
@@ -215,10 +214,12 @@ fn instrument(py: Python<'_>) -> String {
     py.detach(|| Instrument::get().to_json())
 }
 
-/// What is known beforehand, and what the core answers, as JSON.
+/// Answers that are known in advance beside those of the core, as JSON.
 #[pyfunction]
-fn known_answers(py: Python<'_>) -> PyResult<String> {
-    let found = py.detach(known::answers).map_err(raised)?;
+fn self_test(py: Python<'_>) -> PyResult<String> {
+    let found = py
+        .detach(venturi_core::self_test::answers)
+        .map_err(raised)?;
     serde_json::to_string(&found).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
@@ -293,7 +294,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(probe_tcp, module)?)?;
     module.add_function(wrap_pyfunction!(probe, module)?)?;
     module.add_function(wrap_pyfunction!(instrument, module)?)?;
-    module.add_function(wrap_pyfunction!(known_answers, module)?)?;
+    module.add_function(wrap_pyfunction!(self_test, module)?)?;
     module.add_function(wrap_pyfunction!(serve, module)?)?;
     module.add_function(wrap_pyfunction!(program, module)?)?;
     module.add_function(wrap_pyfunction!(systems, module)?)?;

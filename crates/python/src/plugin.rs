@@ -46,9 +46,9 @@ struct Code(Arc<Py<PyAny>>);
 
 impl Code {
     /// What Python raised, as a line.
-    fn told(calls: &Py<PyAny>, py: Python<'_>, error: &PyErr) -> Error {
-        let told = calls.call_method1(py, "told", (error.value(py),));
-        let text = told.and_then(|told| told.extract::<String>(py));
+    fn describe(calls: &Py<PyAny>, py: Python<'_>, error: &PyErr) -> Error {
+        let text = calls.call_method1(py, "describe_error", (error.value(py),));
+        let text = text.and_then(|text| text.extract::<String>(py));
         Error::new(Kind::Plugin, text.unwrap_or_else(|_| error.to_string()))
     }
 
@@ -57,7 +57,7 @@ impl Code {
         work: impl for<'py> FnOnce(Python<'py>) -> PyResult<T>,
     ) -> Result<T> {
         let attached =
-            Python::try_attach(|py| work(py).map_err(|error| Self::told(calls, py, &error)));
+            Python::try_attach(|py| work(py).map_err(|error| Self::describe(calls, py, &error)));
         // The interpreter ends.
         attached.unwrap_or_else(|| Err(Error::cancelled()))
     }
@@ -82,7 +82,7 @@ impl Plugin for Code {
         })?;
         // Without Python's lock: its schema may be asked of whoever knows.
         let reader = RecordBatchStreamReader::try_new(reader);
-        let reader = reader.or_else(|error| said(&self.0, error))?;
+        let reader = reader.or_else(|error| to_error(&self.0, error))?;
         Ok(Box::new(Stream {
             reader,
             calls: self.0.clone(),
@@ -109,7 +109,7 @@ impl Plugin for Code {
 }
 
 /// What a stream said instead of a batch.
-fn said<T>(calls: &Py<PyAny>, error: ArrowError) -> Result<T> {
+fn to_error<T>(calls: &Py<PyAny>, error: ArrowError) -> Result<T> {
     let text = match error {
         ArrowError::CDataInterface(text) => text,
         error => error.to_string(),
@@ -131,7 +131,7 @@ impl Producer for Stream {
         match self.reader.next() {
             None => Ok(None),
             Some(Ok(batch)) => Ok(Some(batch)),
-            Some(Err(error)) => said(&self.calls, error),
+            Some(Err(error)) => to_error(&self.calls, error),
         }
     }
 }

@@ -53,7 +53,7 @@ impl TcpProbe {
 
     /// What a client has to know: `PORT`, or `PORT TICKET` with the ticket in hexadecimal. 0 is the Unix
     /// socket beside the server's own.
-    pub fn told(&self) -> Result<String> {
+    pub fn contact(&self) -> Result<String> {
         let port = self.port()?;
         Ok(match self.terms.ticket {
             OPEN => port.to_string(),

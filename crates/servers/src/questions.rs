@@ -22,7 +22,7 @@ impl Endpoint {
         json!({
             "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
             "handicap": self.handicap.text(),
-            "place": Place::here(),
+            "place": Place::current(),
         })
         .to_string()
         .into_bytes()
@@ -67,7 +67,7 @@ impl Endpoint {
                 self.accounts.stop(payload);
                 vec![]
             }
-            "tcp" => self.tcp.told()?.into_bytes(),
+            "tcp" => self.tcp.contact()?.into_bytes(),
             _ => return Ok(None),
         }))
     }

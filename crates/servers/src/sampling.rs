@@ -406,7 +406,7 @@ mod tests {
 
     use super::*;
 
-    fn run<T>(work: impl std::future::Future<Output = T>) -> T {
+    fn run<T>(work: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();

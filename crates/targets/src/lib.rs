@@ -38,8 +38,7 @@ pub mod flight;
 pub mod flightsql;
 pub mod hosts;
 pub mod http;
-pub mod known;
-mod many;
+mod identity;
 pub mod mysql;
 pub mod pipe;
 pub mod plugin;
@@ -59,10 +58,11 @@ pub mod sqlite;
 mod sqlite {
     pub mod dialect;
 }
+mod placeholders;
+pub mod self_test;
 mod stream;
 pub mod systems;
 pub mod timeseries;
-mod told;
 pub mod upsert;
 
 /// All systems, in the order in which errors name them.
@@ -370,13 +370,13 @@ impl Identity {
     }
 
     /// Whether both ends share CPUs. A process that is known is one of this host.
-    pub fn is_here(&self) -> Option<bool> {
+    pub fn shares_cpus(&self) -> Option<bool> {
         self.same_machine.or(self.pid.map(|_| true))
     }
 
     /// By what the server itself says.
     fn runs_at(&mut self, place: &Place) {
-        let here = Place::here();
+        let here = Place::current();
         self.same_machine = place.on_machine_of(&here);
         self.same_clock = place.shares_clock_of(&here);
         self.pid = place.pid_for(&here);

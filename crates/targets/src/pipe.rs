@@ -61,7 +61,7 @@ impl Pipes {
         let (sender, receiver) = pipe::pipe().map_err(|error| failed("making a pipe", &error))?;
         widen(&sender);
         let (tell, told) = oneshot::channel();
-        let far = Far(Some(told));
+        let far = OtherEnd(Some(told));
         if self.spec.operation == Operation::Get {
             let encoder = Encoder::new(&cursor.source().schema(), Compression::None)?;
             let stop = Arc::new(AtomicBool::new(false));
@@ -104,9 +104,9 @@ fn start(work: impl FnOnce() + Send + 'static) -> Result<()> {
 }
 
 /// What the far end of a stream has counted, once.
-struct Far(Option<oneshot::Receiver<Result<Tally>>>);
+struct OtherEnd(Option<oneshot::Receiver<Result<Tally>>>);
 
-impl Far {
+impl OtherEnd {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Tally>> {
         let gone = || Error::new(Kind::Internal, "pipe: the far end has told nothing");
         let Some(told) = &mut self.0 else {
@@ -122,7 +122,7 @@ impl Far {
 struct Get {
     incoming: Incoming,
     stop: Arc<AtomicBool>,
-    far: Far,
+    far: OtherEnd,
 }
 
 impl Session for Get {
@@ -161,7 +161,7 @@ impl Session for Get {
 
 struct Put {
     outgoing: Outgoing,
-    far: Far,
+    far: OtherEnd,
     /// What the far end has counted.
     taken: Option<Tally>,
 }

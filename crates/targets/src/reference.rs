@@ -297,7 +297,7 @@ async fn answered<A: Reference>(
 
 /// Asks on a new connection, and returns it for further questions. Whatever keeps it from being made is an error:
 /// no server says by that that it has no answer.
-async fn asked<A: Reference>(
+async fn connect_and_ask<A: Reference>(
     server: &A,
     question: Question,
     payload: &str,
@@ -340,7 +340,7 @@ impl<R: Reference> Observed for R {
             }
             let interval = interval.as_nanos() as u64;
             let wanted = json!({"trial": trial, "interval_ns": interval}).to_string();
-            match asked(self, Question::Watch, &wanted).await? {
+            match connect_and_ask(self, Question::Watch, &wanted).await? {
                 Some((mut link, answer)) if answer == b"true" && !identity.same_clock => {
                     let trips = trips(self, &mut link).await?;
                     observation.trips.lock().extend(trips);
@@ -358,7 +358,7 @@ impl<R: Reference> Observed for R {
             if !identity.reference {
                 return Ok(None);
             }
-            let asking = asked(self, Question::Samples, trial);
+            let asking = connect_and_ask(self, Question::Samples, trial);
             let Some((mut link, samples)) = asking.await? else {
                 return Ok(None);
             };

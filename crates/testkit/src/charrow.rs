@@ -40,7 +40,7 @@ pub struct Client<S = TcpStream> {
 
 /// What a partition was given.
 #[derive(Debug, Default, Clone)]
-pub struct Given {
+pub struct Received {
     pub digests: Vec<u64>,
     pub rows: usize,
     pub statistics: Option<String>,
@@ -91,7 +91,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// The outcome of a query without an id.
-    pub fn outcome(&mut self, text: &str) -> Result<Given, String> {
+    pub fn outcome(&mut self, text: &str) -> Result<Received, String> {
         self.query("", text);
         self.drain()
     }
@@ -146,8 +146,8 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// Reads to the end of the query.
-    pub fn drain(&mut self) -> Result<Given, String> {
-        let mut given = Given::default();
+    pub fn drain(&mut self) -> Result<Received, String> {
+        let mut given = Received::default();
         loop {
             match self.event()? {
                 Event::Block(block) => {

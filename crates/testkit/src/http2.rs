@@ -125,7 +125,7 @@ pub fn schema_and_batch(batch: &RecordBatch, compression: Compression) -> (Encod
 }
 
 /// Everything that a server sends for a get of one batch of `count` rows.
-pub fn whole_get(stream: u32, count: usize) -> Vec<u8> {
+pub fn get_answer(stream: u32, count: usize) -> Vec<u8> {
     let (schema, batch) = schema_and_batch(&rows(count), Compression::None);
     let (schema, batch) = (flight_data(None, schema), flight_data(None, batch));
     [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.analysis import wording
 from venturi.analysis.cells.figures import main_rate, per_second
-from venturi.analysis.cells.summary import Cell, best, speed, varying
+from venturi.analysis.cells.summary import Cell, best, by_operation, speed, varying
 from venturi.common.conditions import Condition
 from venturi.common.errors import VenturiError
 
@@ -99,6 +99,12 @@ def _is(value: object, text: str) -> bool:
     return str(value) == text
 
 
+def evenly(found: Sequence[Any], most: int) -> list[Any]:
+    """At most so many of these: the first, the last and, evenly, some between."""
+    step = (len(found) - 1) / (most - 1)
+    return list(found) if len(found) <= most else [found[round(i * step)] for i in range(most)]
+
+
 def cells_where(cells: Sequence[Cell], where: Sequence[str] | None, run: str) -> list[Cell]:
     """The cells for which all conditions hold, as "streams <= 8"; a parameter that a cell has not is null.
 
@@ -128,14 +134,18 @@ def representative(cells: Sequence[Cell], most: int) -> list[Cell]:
         return known
     groups: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in known:
-        groups.setdefault(
-            (cell.operation, cell.parameters.get("place"), cell.parameters.get("streams")), []
-        ).append(cell)
+        key = (cell.operation, cell.parameters.get("place"), cell.parameters.get("streams"))
+        groups.setdefault(key, []).append(cell)
     chosen = [b for members in groups.values() if (b := best(members))]
-    if len(chosen) <= most:
-        return chosen
-    step = (len(chosen) - 1) / (most - 1)
-    return [chosen[round(i * step)] for i in range(most)]
+    return evenly(chosen, most)
+
+
+def fastest_of_places(cells: Sequence[Cell]) -> list[Cell]:
+    """The fastest cell of each operation and place."""
+    groups: dict[tuple[Any, ...], list[Cell]] = {}
+    for cell in (cell for members in by_operation(cells).values() for cell in members):
+        groups.setdefault((cell.operation, cell.parameters.get("place")), []).append(cell)
+    return [top for members in groups.values() if (top := best(members)) is not None]
 
 
 def choice_note(shown: int, cells: Sequence[Cell]) -> str:

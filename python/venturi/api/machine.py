@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from venturi.common.errors import VenturiError
 from venturi.common.runtime import load_core
 from venturi.common.texts import log
-from venturi.inputs import expanded as points
 from venturi.measure import doctor as checks
-from venturi.measure import limits, placement
+from venturi.measure import limits, placement, trial_targets
 from venturi.measure import links as laboratory
 from venturi.measure.limits import Ceilings, Progress
 from venturi.servers.reference import ReferenceServer as Server
@@ -51,21 +50,23 @@ def ceilings(
 
     Raises `VenturiError` for an argument that is wrong. A probe that fails is a limit with an `error`.
     """
-    known = {name: it.keyword for it in SETTINGS if it.credential for name in (it.key, it.keyword)}
-    if unknown := sorted(credentials.keys() - known.keys()):
-        raise VenturiError(f"there is no setting {unknown[0]!r} here", hint=f"known: {', '.join(known)}")
+    names = {name: it.keyword for it in SETTINGS if it.credential for name in (it.key, it.keyword)}
+    if unknown := sorted(credentials.keys() - names.keys()):
+        raise VenturiError(f"there is no setting {unknown[0]!r} here", hint=f"known: {', '.join(names)}")
     if repeats < 1:
         raise VenturiError(f"repeats={repeats}: must be at least 1")
-    given = {
+    settings = {
         "url": url, "only": _typed(only), "streams": _typed(streams), "message_bytes": _typed(message_bytes),
         "rows_per_batch": _typed(rows_per_batch), "columns": _typed(columns), "values": values,
         "data": os.fspath(data), "compression": compression, "disk": disk, "repeats": repeats,
         "duration": duration, **dict.fromkeys(CREDENTIALS),
     }  # fmt: skip
     for name, value in credentials.items():
-        given[known[name]] = [f"{k}={v}" for k, v in value.items()] if isinstance(value, Mapping) else value
+        settings[names[name]] = (
+            [f"{k}={v}" for k, v in value.items()] if isinstance(value, Mapping) else value
+        )
     with placement.local_executor() as engine:
-        return limits.measure(given, engine, log, progress)
+        return limits.measure(settings, engine, log, progress)
 
 
 def _typed(value: object) -> str | None:
@@ -142,6 +143,15 @@ def generate(
     >>> made["points"], len(made["archives"])
     (200, 2)
     """
-    given = {"archives": archives, "hosts": hosts, "steps": steps, "tick": tick, "start": start, "seed": seed}
-    given |= {"digits": digits, "level": level, "threads": threads}
-    return points.make(load_core(), points.planned(Path(path), given), progress)
+    settings = {
+        "archives": archives,
+        "hosts": hosts,
+        "steps": steps,
+        "tick": tick,
+        "start": start,
+        "seed": seed,
+    }
+    settings |= {"digits": digits, "level": level, "threads": threads}
+    return trial_targets.make_archives(
+        load_core(), trial_targets.plan_archives(Path(path), settings), progress
+    )

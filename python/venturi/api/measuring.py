@@ -230,10 +230,10 @@ def tune(
             tree = _tree({**settings, "target": check_url(target)})
         except ValueError as error:
             raise VenturiError(f"target: {error}", ExitCode.SCENARIO) from None
-        asked = Layer("keyword", tree)
-        _check_placement([asked])
+        layer = Layer("keyword", tree)
+        _check_placement([layer])
         with placement.local_executor() as engine:
-            found = space(tree, asked, engine, observer.note, Path(out) if out is not None else None)
+            found = space(tree, layer, engine, observer.note, Path(out) if out is not None else None)
     else:
         found = _scenario(target, settings, None, None, None)
     path = Path(out) if out is not None else run_events.default_out(found)
@@ -254,17 +254,17 @@ def prove(
     from venturi.measure.prove import prove as made
     from venturi.measure.prove.outcome import ProofName
 
-    known = {name.value: name for name in ProofName}
+    names = {name.value: name for name in ProofName}
     for name in only or ():
-        if name not in known:
+        if name not in names:
             raise VenturiError(
-                f"only={name!r}: no such part of the self-test", hint=f"known: {', '.join(known)}"
+                f"only={name!r}: no such part of the self-test", hint=f"known: {', '.join(names)}"
             )
     try:
         url = check_url(target)
     except ValueError as error:
         raise VenturiError(f"target: {error}", ExitCode.SCENARIO) from None
-    return list(made(url, settings, None if only is None else [known[name] for name in only]))
+    return list(made(url, settings, None if only is None else [names[name] for name in only]))
 
 
 @contextlib.contextmanager
@@ -309,10 +309,10 @@ def _check_placement(layers: Sequence[Layer]) -> None:
     placed = [key for key in TABLES["hosts"].model_fields if key not in of_links]
     for layer in layers:
         paths = [("matrix", "loaders")] * (not linked) + [("hosts", key) for key in placed]
-        given = next((path[-1] for path in paths if layer.text is None and layer.has(path)), None)
-        if given is not None:
+        key = next((path[-1] for path in paths if layer.text is None and layer.has(path)), None)
+        if key is not None:
             raise VenturiError(
-                f"{given} is for streams that are placed on several hosts, and without `on` or a `link` "
+                f"{key} is for streams that are placed on several hosts, and without `on` or a `link` "
                 "all of them run in this process",
                 ExitCode.SCENARIO,
                 hint='say where: venturi.run(..., on="auto", loaders=4)',
@@ -323,21 +323,21 @@ def _tree(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords as the tables of a scenario; lists are axes of the matrix."""
     tree: dict[str, Any] = {}
     # A key that stands in two tables is the first one's: the other has a keyword of its own.
-    known = {it.key: (it.table, it.key) for it in reversed(SETTINGS) if it.table}
-    known |= {it.keyword: (it.table, it.key) for it in SETTINGS if it.table}
-    known |= {alias: ("workload", alias) for alias in ALIASES}
+    tables = {it.key: (it.table, it.key) for it in reversed(SETTINGS) if it.table}
+    tables |= {it.keyword: (it.table, it.key) for it in SETTINGS if it.table}
+    tables |= {alias: ("workload", alias) for alias in ALIASES}
     for key, value in settings.items():
         if key == "matrix":
             tree["matrix"] = {**value, **tree.get("matrix", {})}
         elif key in ("name", "description", "reference", "places"):
             tree[key] = value
-        elif key not in known:
+        elif key not in tables:
             raise VenturiError(
                 f"there is no setting {key!r}",
-                hint=meant(key, known, f"settings are: {', '.join(sorted(known))}"),
+                hint=meant(key, tables, f"settings are: {', '.join(sorted(tables))}"),
             )
         else:
-            table, name = known[key]
+            table, name = tables[key]
             if isinstance(value, list | tuple | range) and name not in LIST_VALUES:
                 tree.setdefault("matrix", {})["target" if name == "url" else name] = list(value)
             else:

@@ -1,4 +1,4 @@
-"""A `Run`: a view of a run directory. Nothing in it is kept that the directory does not hold."""
+"""A `Run`, a view of a run directory; and what reads runs, results of other tools and built-in scenarios."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import DamagedWarning, VenturiError
+from venturi.common.texts import log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from venturi.analysis.advice import Advice
     from venturi.analysis.cells.summary import Cell
     from venturi.analysis.compare.best import Best
+    from venturi.analysis.compare.history import Series
     from venturi.analysis.compare.runs import Comparison
     from venturi.analysis.models.fits import Fits
     from venturi.analysis.models.predict import Prediction
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from venturi.analysis.verdict.types import Finding, Verdict
     from venturi.report.draw import Drawing
 
-__all__ = ["Run", "asked", "check_comparison", "open"]
+__all__ = ["Run", "compare", "history", "import_", "open", "scenarios", "sql"]
 
 TABLES = (
     *("trials", "cells", "samples", "ceilings", "streams", "stages", "latency", "errors", "resources"),
@@ -95,8 +97,8 @@ class Run:
 
         cells = self._chosen(where) if where else self.results.cells
         if over is not None and not any(over in cell.parameters for cell in cells):
-            known = sorted({name for cell in cells for name in cell.parameters})
-            raise VenturiError(f"over={over}: no such parameter", hint=f"parameters are: {', '.join(known)}")
+            names = sorted({name for cell in cells for name in cell.parameters})
+            raise VenturiError(f"over={over}: no such parameter", hint=f"parameters are: {', '.join(names)}")
         return fits.build(cells, over)
 
     def predict(self, repeats: int | None = None, **parameters: Any) -> list[Prediction]:
@@ -153,7 +155,7 @@ class Run:
         """
         from venturi.analysis.compare import runs
 
-        check_comparison(metric, threshold=threshold, confidence=confidence)
+        _check_comparison(metric, threshold=threshold, confidence=confidence)
         other = base if isinstance(base, Run) else Run(base)
         if other.path.resolve() == self.path.resolve():
             raise VenturiError(f"{self.path}: it is compared with itself", hint="compare_by() does that")
@@ -167,13 +169,13 @@ class Run:
         from venturi.analysis.compare import runs
         from venturi.analysis.compare.likeness import spelled
 
-        check_comparison(metric, **more)
+        _check_comparison(metric, **more)
         chosen = None if value is None else spelled(value)
         return runs.compare_by(self.results, parameter, chosen, metric, **more)
 
     def sql(self, query: str) -> pa.Table:
         """What DuckDB answers over this run's tables. Raises `VenturiError` for a query that fails."""
-        return asked(query, [self.path])
+        return _query(query, [self.path])
 
     def table(self, name: str) -> pa.Table:
         """One of the tables by name, made once. Raises `VenturiError` for an unknown one."""
@@ -276,7 +278,7 @@ def _check_share(name: str, share: float, least: float = 0.0) -> None:
         raise VenturiError(f"{name}={share:g}: must be a share, at least {least:g} and under 1; 0.05 is 5 %")
 
 
-def check_comparison(metric: str, threshold: float = 0.03, confidence: float = 0.95) -> None:
+def _check_comparison(metric: str, threshold: float = 0.03, confidence: float = 0.95) -> None:
     from venturi.analysis.compare.runs import METRICS
 
     _check_share("threshold", threshold)
@@ -285,7 +287,7 @@ def check_comparison(metric: str, threshold: float = 0.03, confidence: float = 0
         raise VenturiError(f"metric={metric!r}: is not one of {', '.join(METRICS)}")
 
 
-def asked(query: str, runs: Sequence[str | os.PathLike[str]]) -> pa.Table:
+def _query(query: str, runs: Sequence[str | os.PathLike[str]]) -> pa.Table:
     """SQL over runs, or over a store, with a `DamagedWarning` for each file that is left out."""
     from venturi.store.sql import ask
 
@@ -294,3 +296,68 @@ def asked(query: str, runs: Sequence[str | os.PathLike[str]]) -> pa.Table:
         text = f"{one.file}: {one.why}; its segment is left out of the answer"
         warnings.warn(DamagedWarning(text), stacklevel=3)
     return table
+
+
+def compare(base: str | os.PathLike[str] | Run, run: str | os.PathLike[str] | Run, **more: Any) -> Comparison:
+    """A run against a base, cell by cell; keywords are those of `Run.compare`."""
+    return (run if isinstance(run, Run) else Run(run)).compare(base, **more)
+
+
+def history(
+    directory: str | os.PathLike[str] = "venturi-runs",
+    *,
+    where: str | Sequence[str] = (),
+    metric: str = "throughput",
+    least: float = 0.02,
+) -> list[Series]:
+    """Cells over the runs of a directory, oldest first: each with `cell`, `points` and `changes`
+    of at least the share `least`. `metric` is one of `Run.compare`.
+
+    Raises `VenturiError` if no two runs of one machine have a cell in common.
+    """
+    from venturi.analysis.compare.history import followed
+
+    _check_comparison(metric, threshold=least)
+    conditions = [where] if isinstance(where, str) else where
+    return followed(Path(directory), metric, least, conditions, log)
+
+
+def scenarios() -> dict[str, dict[str, Any]]:
+    """The built-in scenarios by their names, each with the tables of its file; `run` takes one, also changed.
+
+    >>> quick = venturi.scenarios()["quick"]
+    >>> sorted(quick)
+    ['description', 'matrix', 'name', 'run', 'target', 'workload']
+    """
+    from venturi.common import toml_text
+    from venturi.plan.layers import builtin_names, builtin_text
+
+    return {name: toml_text.parse(builtin_text(name), name) for name in builtin_names()}
+
+
+def sql(query: str, *runs: str | os.PathLike[str] | Run) -> pa.Table:
+    """What DuckDB answers over the tables of one or many runs, or over the points of one store of time
+    series, by its directory.
+
+    Raises `VenturiError` for a query that fails. A damaged file of a store is left out of the answer, with a
+    `DamagedWarning`.
+    """
+    return _query(query, [run.path if isinstance(run, Run) else run for run in runs or ("last",)])
+
+
+def import_(
+    *files: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    format: str = "auto",
+    name: str | None = None,
+    **parameters: Any,
+) -> Run:
+    """Results of other tools as a run. `out`: a new directory, or an imported run to add to; by default below
+    `venturi-runs`. `parameters` are put into every trial: what the files do not tell.
+
+    Raises `VenturiError` for a file that is of no known format, malformed (with its line), or there already.
+    """
+    from venturi.store.importers.files import import_files
+
+    path, _, _ = import_files(files, out, format, name, parameters)
+    return Run(path)

@@ -1,6 +1,6 @@
-"""The command line: one module a subcommand, imported only when it is asked for.
+"""The command line: modules of subcommands, imported only when one is asked for.
 
-Each module has an `app` (a Typer) of its own. Start-up stays fast because no module
+Each module has an `app` (a Typer). Start-up stays fast because no module
 imports pyarrow or numpy at its top.
 """
 
@@ -30,29 +30,15 @@ from venturi.common.texts import listed, say
 
 __all__ = ["app", "fail", "main", "program"]
 
-# In the order of the help text. The name is the module's.
-COMMANDS = (
-    "run",
-    "show",
-    "report",
-    "fit",
-    "predict",
-    "compare",
-    "ab",
-    "history",
-    "best",
-    "tune",
-    "sql",
-    "import",
-    "generate",
-    "scenarios",
-    "serve",
-    "cluster",
-    "ceilings",
-    "links",
-    "prove",
-    "doctor",
-)
+# In the order of the help text, each with its module.
+COMMANDS = {
+    **{name: name for name in ("run", "show", "report")},
+    **{"fit": "fit", "predict": "fit", "compare": "compare", "ab": "ab", "history": "compare"},
+    **{"best": "best", "tune": "tune", "sql": "data", "import": "data", "generate": "data"},
+    "scenarios": "data",
+    **{name: name for name in ("serve", "cluster")},
+    **dict.fromkeys(("ceilings", "links", "prove", "doctor"), "machine"),
+}
 
 EPILOG = """\b
 Exit codes:
@@ -73,8 +59,9 @@ Exit codes:
 @functools.cache
 def _command(name: str) -> Any:
     """Made once: a command line asks for it several times."""
-    module = importlib.import_module(f"venturi.cli.{name}")
-    command = typer.main.get_command(module.app)
+    module = importlib.import_module(f"venturi.cli.{COMMANDS[name]}")
+    made: Any = typer.main.get_command(module.app)
+    command = getattr(made, "commands", {}).get(name, made)
     command.name = name
     return command
 
@@ -198,8 +185,8 @@ def program() -> NoReturn:
     try:
         main()
     except SystemExit as end:
-        others = set(threading.enumerate()) - {threading.main_thread()}
-        if all(one.daemon for one in others):
+        threads = set(threading.enumerate()) - {threading.main_thread()}
+        if all(one.daemon for one in threads):
             _end_process(end)
         raise
     sys.exit(0)
@@ -255,8 +242,8 @@ def _end(error: BaseException) -> NoReturn:
         sys.exit(int(ExitCode.INTERRUPTED))
     if os.environ.get("VENTURI_DEBUG"):
         raise error
-    if (theirs := _not_ours(error)) is not None:
-        fail(theirs)
+    if (outside := _not_ours(error)) is not None:
+        fail(outside)
     fail(
         VenturiError(
             f"a fault of Venturi's own: {type(error).__name__}: {error}",
@@ -299,10 +286,7 @@ def _too_little(error: Exception) -> VenturiError | None:
         # What is written in pieces says so: stdout or stderr is a pipe or a terminal that does not block.
         what, hint = "the output took no more, and does not wait", "put `| cat` behind the command"
     elif number == errno.EAGAIN or "can't start new thread" in text:
-        what, hint = (
-            "no more processes or threads may be started",
-            "ulimit -u; or the container's limit of pids",
-        )
+        what, hint = "no more processes or threads may be started", "ulimit -u; or the container's pids"
     else:
         from venturi.store import directory as store
 

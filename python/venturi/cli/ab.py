@@ -12,16 +12,16 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from venturi.cli import options
+from venturi.cli.options import argument, flag
 from venturi.common import runtime
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.throwaway.guard import die_with
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
 Examples:
@@ -35,25 +35,16 @@ _REPEATS = 10
 
 @app.command(epilog=EPILOG, context_settings={"ignore_unknown_options": True})
 def ab(
-    base: Annotated[
-        str, typer.Argument(metavar="BASE", help="The old one: a URL, or a command that starts it at {port}.")
-    ],
-    head: Annotated[str, typer.Argument(metavar="HEAD", help="The new one, likewise.")],
-    run: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[OPTIONS OF RUN]...", help="What `venturi run` measures, of both alike."),
-    ] = None,
-    url: Annotated[
-        str, typer.Option("--url", help="Where a server that a command starts is found.")
-    ] = "flight://127.0.0.1:{port}",
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Run directory to make. [default: venturi-runs/TIME-ab]")
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", help="Go on with this run; BASE and HEAD as before.")
-    ] = None,
-    threshold: options.Threshold = "3%",
-    confidence: options.Confidence = "95%",
+    base: str = argument("The old one: a URL, or a command that starts it at {port}.", ..., metavar="BASE"),
+    head: str = argument("The new one, likewise.", ..., metavar="HEAD"),
+    run: list[str] | None = argument(
+        "What `venturi run` measures, of both alike.", metavar="[OPTIONS OF RUN]..."
+    ),
+    url: str = flag("Where a server that a command starts is found.", "flight://127.0.0.1:{port}"),
+    out: Path | None = flag("Run directory to make. [default: venturi-runs/TIME-ab]"),
+    resume: Path | None = flag("Go on with this run; BASE and HEAD as before."),
+    threshold: str = options.THRESHOLD,
+    confidence: str = options.CONFIDENCE,
 ) -> None:
     """Is HEAD slower than BASE? Measures both in one run, whose trials take turns, and compares."""
     from venturi.servers.commanded import address
@@ -62,9 +53,9 @@ def ab(
     made = resume or out or Path("venturi-runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-ab"
     words = list(run or [])
     planned = "--dry-run" in words
-    given, known = {"base": base, "head": head}, {} if resume is None else _places(resume)
+    sides, places = {"base": base, "head": head}, {} if resume is None else _places(resume)
     with runtime.interrupting(), contextlib.ExitStack() as servers:
-        found = {name: address(where, known.get(name, url), servers) for name, where in given.items()}
+        found = {name: address(where, places.get(name, url), servers) for name, where in sides.items()}
         if resume is not None:
             words = ["--resume", str(resume), *words]
         else:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import enum
-import sys
-from typing import Annotated
 
 import typer
 
 from venturi.cli import options
+from venturi.cli.options import flag, switch
 from venturi.common.errors import VenturiError
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
 Examples:
@@ -22,37 +21,20 @@ Examples:
 """
 
 
-class Format(str, enum.Enum):
-    """How the answer is printed."""
-
-    table = "table"
-    markdown = "markdown"
-    json = "json"
+Format = enum.StrEnum("Format", ["table", "markdown", "json"])
+"""How the answer is printed."""
 
 
 @app.command(epilog=EPILOG)
 def best(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME.")
-    ] = "last",
-    within: Annotated[
-        str, typer.Option("--within", help="How far below the fastest a cheaper setting may lie.")
-    ] = "5%",
-    where: options.Where = None,
-    p99: Annotated[
-        str | None,
-        typer.Option(
-            "--p99",
-            metavar="TIME",
-            help="Only cells of which 99 % of the batches surely took no longer, as 50ms.",
-        ),
-    ] = None,
-    all: Annotated[
-        bool, typer.Option("--all", help="Every size by itself, not only the largest of each workload.")
-    ] = False,
-    format: Annotated[
-        Format, typer.Option("--format", help="table for people; markdown; json.")
-    ] = Format.table,
+    run: str = options.RUN,
+    within: str = flag("How far below the fastest a cheaper setting may lie.", "5%"),
+    where: list[str] | None = options.WHERE,
+    p99: str | None = flag(
+        "Only cells of which 99 % of the batches surely took no longer, as 50ms.", metavar="TIME"
+    ),
+    all: bool = switch("Every size by itself, not only the largest of each workload.", "--all"),
+    format: Format = flag("table for people; markdown; json.", Format.table),
 ) -> None:
     """Name the fastest setting, the cheapest near it, and how much of each setting is enough."""
     from venturi.analysis.compare import best as analysis
@@ -80,11 +62,4 @@ def best(
         raise VenturiError(
             f"{run}: no trial succeeded, so no setting can be named", hint=f"venturi show {run}"
         )
-    if format is Format.json:
-        options.print_json(report.machine(found))
-    elif format is Format.markdown:
-        from venturi.report import markdown
-
-        sys.stdout.write(markdown.text(report.document(found), level=2))
-    else:
-        options.print_document(report.document(found))
+    options.print_answer(format, lambda: report.document(found), lambda: report.machine(found), level=2)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from venturi.common.errors import ExitCode, StoreError, VenturiError
+from venturi.cli.options import argument, flag, switch, write_text
+from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.texts import say
 from venturi.common.units import plural
 
 app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
+    add_completion=False,
     help="Start and end Ray on several hosts, for `venturi run --on`: by ssh, on Slurm, on Kubernetes.",
 )
 
@@ -38,36 +40,14 @@ Examples:
   venturi cluster kubernetes --image registry.example/venturi:1 --hosts 4 > cluster.yaml
   kubectl apply -f cluster.yaml
 """
-Ssh = Annotated[
-    str | None,
-    typer.Option(
-        "--ssh",
-        help="Command that runs another on a host: it gets the host's name, then the words. "
-        "[default: ssh -o BatchMode=yes]",
-    ),
-]
-PythonOption = Annotated[
-    str | None,
-    typer.Option(
-        "--python", help="The Python on every host that has Venturi and Ray. [default: the path of this one]"
-    ),
-]
-Directory = Annotated[
-    str | None,
-    typer.Option(
-        "--directory", help="Where nodes keep their files on each host. [default: /tmp/vt-cluster-UID]"
-    ),
-]
-HostsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--hosts", help="The hosts, as a,b,c or @FILE. [default: those of the cluster started from here]"
-    ),
-]
-Interface = Annotated[
-    str | None,
-    typer.Option("--interface", help="Network by which the hosts reach one another, as 10.0.0.0/24."),
-]
+SSH = flag(
+    "Command that runs another on a host: it gets the host's name, then the words. "
+    "[default: ssh -o BatchMode=yes]"
+)
+PYTHON = flag("The Python on every host that has Venturi and Ray. [default: the path of this one]")
+DIRECTORY = flag("Where nodes keep their files on each host. [default: /tmp/vt-cluster-UID]")
+HOSTS = flag("The hosts, as a,b,c or @FILE. [default: those of the cluster started from here]")
+INTERFACE = flag("Network by which the hosts reach one another, as 10.0.0.0/24.")
 
 
 @app.callback()
@@ -77,39 +57,23 @@ def cluster() -> None:
 
 @app.command(epilog=EXAMPLES)
 def up(
-    hosts: Annotated[
-        str,
-        typer.Option("--hosts", help="The hosts, as a,b,c or @FILE with one a line; the first has the head."),
-    ],
-    ssh: Ssh = None,
-    python: PythonOption = None,
-    interface: Interface = None,
-    head: Annotated[
-        str | None, typer.Option("--head", help="Address by which the others reach the first host.")
-    ] = None,
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port of Ray's head.")] = 6379,
-    client_port: Annotated[
-        int,
-        typer.Option("--client-port", min=0, max=65535, help="Port for --on ray://HOST:PORT; 0 opens none."),
-    ] = 10001,
-    cpus: Annotated[
-        int | None, typer.Option("--cpus", min=1, help="CPUs that Ray counts on each host. [default: all]")
-    ] = None,
-    resource: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--resource",
-            help="HOST=NAME or HOST=NAME:COUNT: a resource of Ray's, for [hosts] to place by. Repeatable.",
-        ),
-    ] = None,
-    token: Annotated[
-        bool,
-        typer.Option(
-            "--token/--no-token",
-            help="Demand a secret of whoever speaks to Ray; without one everybody who reaches it is obeyed.",
-        ),
-    ] = True,
-    directory: Directory = None,
+    hosts: str = flag("The hosts, as a,b,c or @FILE with one a line; the first has the head.", ...),
+    ssh: str | None = SSH,
+    python: str | None = PYTHON,
+    interface: str | None = INTERFACE,
+    head: str | None = flag("Address by which the others reach the first host."),
+    port: int = flag("Port of Ray's head.", 6379, min=1, max=65535),
+    client_port: int = flag("Port for --on ray://HOST:PORT; 0 opens none.", 10001, min=0, max=65535),
+    cpus: int | None = flag("CPUs that Ray counts on each host. [default: all]", min=1),
+    resource: list[str] | None = flag(
+        "HOST=NAME or HOST=NAME:COUNT: a resource of Ray's, for [hosts] to place by. Repeatable."
+    ),
+    token: bool = flag(
+        "Demand a secret of whoever speaks to Ray; without one everybody who reaches it is obeyed.",
+        True,
+        "--token/--no-token",
+    ),
+    directory: str | None = DIRECTORY,
 ) -> None:
     """Start a Ray node on each host by ssh, and wait until all have joined."""
     from venturi.cluster import hosts as nodes
@@ -141,7 +105,10 @@ def up(
 
 @app.command()
 def down(
-    hosts: HostsOption = None, ssh: Ssh = None, python: PythonOption = None, directory: Directory = None
+    hosts: str | None = HOSTS,
+    ssh: str | None = SSH,
+    python: str | None = PYTHON,
+    directory: str | None = DIRECTORY,
 ) -> None:
     """End the nodes and remove what they left; well done too where there are none."""
     from venturi.cluster import hosts as nodes
@@ -153,14 +120,17 @@ def down(
     ended, failed = nodes.down(reach, names, place)
     print(f"{plural(ended, 'node')} ended on {plural(len(names), 'host')}")
     nodes.raise_errors(failed)
-    known = nodes.kept()
-    if known is not None and set(known["hosts"]) <= set(names):
+    record = nodes.kept()
+    if record is not None and set(record["hosts"]) <= set(names):
         nodes.forget()
 
 
 @app.command()
 def status(
-    hosts: HostsOption = None, ssh: Ssh = None, python: PythonOption = None, directory: Directory = None
+    hosts: str | None = HOSTS,
+    ssh: str | None = SSH,
+    python: str | None = PYTHON,
+    directory: str | None = DIRECTORY,
 ) -> None:
     """Say of each host whether its node runs and has joined; exit code 4 unless all have."""
     from venturi.cluster import hosts as nodes
@@ -182,32 +152,19 @@ def status(
     },
 )
 def slurm(
-    run: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SCENARIO [OPTIONS OF RUN]...",
-            help="What `venturi run` is to do: all words from here on.",
-        ),
-    ],
-    nodes: Annotated[int, typer.Option("--nodes", "-N", min=1, help="Nodes to ask for.")],
-    print_: Annotated[
-        bool, typer.Option("--print/--submit", help="Print the batch script instead of giving it to sbatch.")
-    ] = False,
-    name: Annotated[str, typer.Option("--name", help="Name of the job.")] = "venturi",
-    time: Annotated[str | None, typer.Option("--time", help="Time limit, as sbatch has it.")] = None,
-    partition: Annotated[str | None, typer.Option("--partition", "-p", help="Partition of nodes.")] = None,
-    account: Annotated[str | None, typer.Option("--account", "-A", help="Account to charge.")] = None,
-    sbatch: Annotated[
-        list[str] | None,
-        typer.Option("--sbatch", help="A further option of sbatch, as --constraint=haswell. Repeatable."),
-    ] = None,
-    exclusive: Annotated[
-        bool, typer.Option("--exclusive/--share", help="Ask for whole nodes; others' jobs spoil figures.")
-    ] = True,
-    interface: Interface = None,
-    python: Annotated[
-        str | None, typer.Option("--python", help="Python of the nodes. [default: the path of this one]")
-    ] = None,
+    run: list[str] = argument(
+        "What `venturi run` is to do: all words from here on.", ..., metavar="SCENARIO [OPTIONS OF RUN]..."
+    ),
+    nodes: int = flag("Nodes to ask for.", ..., "--nodes", "-N", min=1),
+    print_: bool = switch("Print the batch script instead of giving it to sbatch.", "--print/--submit"),
+    name: str = flag("Name of the job.", "venturi"),
+    time: str | None = flag("Time limit, as sbatch has it."),
+    partition: str | None = flag("Partition of nodes.", None, "--partition", "-p"),
+    account: str | None = flag("Account to charge.", None, "--account", "-A"),
+    sbatch: list[str] | None = flag("A further option of sbatch, as --constraint=haswell. Repeatable."),
+    exclusive: bool = flag("Ask for whole nodes; others' jobs spoil figures.", True, "--exclusive/--share"),
+    interface: str | None = INTERFACE,
+    python: str | None = PYTHON,
 ) -> None:
     """Write a batch script that starts Ray on an allocation and runs a scenario there, and submit it."""
     from venturi.cluster import schedulers
@@ -215,8 +172,8 @@ def slurm(
     _check_interface(interface)
     if any(word == "--on" or word.startswith("--on=") for word in run):
         raise VenturiError("--on: the job's own nodes are meant; leave it out")
-    asked = {"job-name": name, "time": time, "partition": partition, "account": account}
-    options = [f"--{key}={value}" for key, value in asked.items() if value is not None]
+    wanted = {"job-name": name, "time": time, "partition": partition, "account": account}
+    options = [f"--{key}={value}" for key, value in wanted.items() if value is not None]
     options += [*(["--exclusive"] if exclusive else []), *(sbatch or [])]
     text = schedulers.batch_script(run, nodes, python or sys.executable, options, interface)
     print(text if print_ else schedulers.submit(text), end="" if print_ else "\n")
@@ -224,22 +181,14 @@ def slurm(
 
 @app.command(epilog=KUBERNETES_EXAMPLES)
 def kubernetes(
-    image: Annotated[str, typer.Option("--image", help="Image with Python and venturi[cluster].")],
-    hosts: Annotated[
-        int, typer.Option("--hosts", min=1, help="Pods for loaders and servers, one a node.")
-    ] = 4,
-    name: Annotated[str, typer.Option("--name", help="Name of the cluster.")] = "venturi",
-    cpus: Annotated[str, typer.Option("--cpus", help="CPUs of a pod.")] = "4",
-    memory: Annotated[str, typer.Option("--memory", help="Memory of a pod.")] = "8Gi",
-    ray: Annotated[
-        str | None, typer.Option("--ray", help="Ray's version in the image. [default: that of this machine]")
-    ] = None,
-    host_network: Annotated[
-        bool, typer.Option("--host-network", help="Use the nodes' own network, without the pods' overlay.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="File to write. [default: standard output]")
-    ] = None,
+    image: str = flag("Image with Python and venturi[cluster].", ...),
+    hosts: int = flag("Pods for loaders and servers, one a node.", 4, min=1),
+    name: str = flag("Name of the cluster.", "venturi"),
+    cpus: str = flag("CPUs of a pod.", "4"),
+    memory: str = flag("Memory of a pod.", "8Gi"),
+    ray: str | None = flag("Ray's version in the image. [default: that of this machine]"),
+    host_network: bool = switch("Use the nodes' own network, without the pods' overlay.", "--host-network"),
+    out: Path | None = flag("File to write. [default: standard output]"),
 ) -> None:
     """Print a manifest for KubeRay: a head for the driver, a pod a node for loaders and servers."""
     from venturi.cluster.hosts import own_versions
@@ -251,11 +200,8 @@ def kubernetes(
     text = manifest(image, hosts, version, name, cpus, memory, host_network)
     if out is None:
         print(text, end="")
-        return
-    try:
-        out.write_text(text)
-    except OSError as error:
-        raise StoreError(f"--out {out}: {error.strerror}") from None
+    else:
+        write_text(out, text)
 
 
 def _check_interface(text: str | None) -> None:
@@ -275,12 +221,11 @@ def _checked_directory(text: str | None) -> str | None:
 def _resources(texts: list[str], hosts: list[str]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for text in texts:
+        number = 0.0
         host, equals, rest = text.partition("=")
         name, colon, count = rest.partition(":")
-        try:
+        with contextlib.suppress(ValueError):
             number = float(count) if colon else 1.0
-        except ValueError:
-            number = 0.0
         if not equals or not name or not number > 0:
             raise VenturiError(f"--resource {text}: must be written HOST=NAME or HOST=NAME:COUNT")
         if host not in hosts:

@@ -1,4 +1,4 @@
-"""`venturi compare`: runs against a base, for people, pull requests and CI."""
+"""`venturi compare` and `history`: runs against a base, and cells over many runs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from venturi.cli import options
-from venturi.common.errors import StoreError, VenturiError
+from venturi.cli.options import argument, flag, switch
+from venturi.common.errors import VenturiError
+from venturi.common.texts import say
 
 if TYPE_CHECKING:
     from venturi.analysis.compare.runs import Comparison
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-EPILOG = """\b
+
+COMPARE = """\b
 Examples:
   venturi compare venturi-runs/main last
   venturi compare main-run pr-run --threshold 5% -o comparison.md
@@ -32,71 +35,51 @@ the base have no good trial in the run, or are missing there.
 """
 
 
-class Format(str, enum.Enum):
-    """How a comparison is written."""
-
-    table = "table"
-    markdown = "markdown"
-    junit = "junit"
-    json = "json"
+Format = enum.StrEnum("Format", ["table", "markdown", "junit", "json"])
+"""How a comparison is written."""
 
 
-class MetricName(str, enum.Enum):
-    """What is compared."""
-
-    throughput = "throughput"
-    steady = "steady"
-    latency_p50 = "latency-p50"
-    latency_p99 = "latency-p99"
-    cpu_per_byte = "cpu-per-byte"
+MetricName = enum.StrEnum(
+    "MetricName",
+    [
+        ("throughput", "throughput"),
+        ("steady", "steady"),
+        ("latency_p50", "latency-p50"),
+        ("latency_p99", "latency-p99"),
+        ("cpu_per_byte", "cpu-per-byte"),
+    ],
+)
+"""What is compared."""
 
 
 SUFFIXES = {".md": Format.markdown, ".xml": Format.junit, ".json": Format.json}
 
 
-@app.command(epilog=EPILOG)
+@app.command("compare", epilog=COMPARE)
 def compare(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="BASE RUN...",
-            help="Runs as everywhere: a directory, last, or reference:NAME. Each RUN is set against BASE.",
-        ),
-    ],
-    by: Annotated[
-        str | None,
-        typer.Option(
-            "--by",
-            metavar="PARAMETER[=VALUE]",
-            help="Compare within one run: the cells with each other value of this parameter against those "
-            "with VALUE (or the first). Their trials were interleaved.",
-        ),
-    ] = None,
-    metric: Annotated[
-        MetricName,
-        typer.Option(
-            "--metric", help="What to compare; rows/s stand in for throughput where no bytes are known."
-        ),
-    ] = MetricName.throughput,
-    threshold: options.Threshold = "3%",
-    confidence: options.Confidence = "95%",
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Compare runs that were made under unlike conditions, or lack cells of the base."
-        ),
-    ] = False,
-    format: Annotated[
-        Format | None,
-        typer.Option(
-            "--format",
-            help="table for people; markdown for a pull request; junit: XML for a CI server; json. "
-            "[default: table, or by the ending of --out]",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write to this file, and the summary to the screen.")
-    ] = None,
+    runs: list[str] = argument(
+        "Runs as everywhere: a directory, last, or reference:NAME. Each RUN is set against BASE.",
+        ...,
+        metavar="BASE RUN...",
+    ),
+    by: str | None = flag(
+        "Compare within one run: the cells with each other value of this parameter against those "
+        "with VALUE (or the first). Their trials were interleaved.",
+        metavar="PARAMETER[=VALUE]",
+    ),
+    metric: MetricName = flag(
+        "What to compare; rows/s stand in for throughput where no bytes are known.", MetricName.throughput
+    ),
+    threshold: str = options.THRESHOLD,
+    confidence: str = options.CONFIDENCE,
+    force: bool = switch(
+        "Compare runs that were made under unlike conditions, or lack cells of the base.", "--force"
+    ),
+    format: Format | None = flag(
+        "table for people; markdown for a pull request; junit: XML for a CI server; json. "
+        "[default: table, or by the ending of --out]"
+    ),
+    out: Path | None = flag("Write to this file, and the summary to the screen.", None, "--out", "-o"),
 ) -> None:
     """Compare runs cell by cell: ratios with intervals, tests, and an exit code for CI."""
     from venturi.analysis.compare.runs import worst
@@ -110,10 +93,7 @@ def compare(
     if out is None:
         sys.stdout.write(text)
     else:
-        try:
-            out.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise StoreError(f"{out}: cannot be written: {error.strerror or error}") from None
+        options.write_text(out, text)
         from venturi.report import comparison
 
         for one in found:
@@ -178,3 +158,36 @@ def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:
             console.print()
         terminal.write(comparison.document(one, console.width), console)
     return "\n".join(line.rstrip() for line in drawn.getvalue().splitlines()) + "\n"
+
+
+HISTORY = """\b
+Examples:
+  venturi history
+  venturi history results/ --where "streams == 4" --metric latency-p99
+  venturi history results/ --out history.html
+"""
+
+
+@app.command("history", epilog=HISTORY)
+def history(
+    directory: Path = argument(
+        "A directory with run directories in it.", Path("venturi-runs"), metavar="DIR"
+    ),
+    where: list[str] | None = options.WHERE,
+    metric: MetricName = flag(
+        "What is followed; rows/s stand in for throughput where no bytes are known.", MetricName.throughput
+    ),
+    least: str = flag("The smallest change that is told.", "2%"),
+    format: options.Format = options.FORMAT,
+    out: Path | None = flag("Write an HTML page to this file as well.", None, "--out", "-o"),
+) -> None:
+    """Show cells over many runs, and the runs from which on they are faster or slower."""
+    from venturi.analysis.compare import history as analysis
+    from venturi.report import history as report
+
+    found = analysis.followed(directory, metric.value, options.share("--least", least), where, say)
+    if out is not None:
+        options.write_text(out, report.page(found, str(directory)))
+    options.print_answer(format, lambda: report.document(found), lambda: report.machine(found))
+    if out is not None and format is options.Format.table:
+        print(f"page: {out}")

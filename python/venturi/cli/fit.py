@@ -1,14 +1,16 @@
-"""`venturi fit`: the laws behind a run's figures."""
+"""`venturi fit` and `predict`: the laws behind a run's figures, and what they say of cells not measured."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from venturi.cli import options
+from venturi.cli.options import flag, switch
 from venturi.common.errors import VenturiError
+from venturi.common.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +21,12 @@ if TYPE_CHECKING:
     from venturi.analysis.models.over_links import LinkFit
     from venturi.report.document import Block
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
 MOST_SHOWN = 6
 
-EPILOG = """\b
+FIT = """\b
 Examples:
   venturi fit last
   venturi fit last --over streams --where "rows_per_batch == 4096"
@@ -32,30 +36,18 @@ Examples:
 """
 
 
-@app.command(epilog=EPILOG)
+@app.command("fit", epilog=FIT)
 def fit(
-    run: options.AnyRun = "last",
-    over: Annotated[
-        str | None,
-        typer.Option(
-            "--over",
-            metavar="AXIS",
-            help="This parameter only, as streams, rows_per_batch, rows_per_stream, link.",
-        ),
-    ] = None,
-    where: options.Where = None,
-    hold_out: Annotated[
-        str | None,
-        typer.Option(
-            "--hold-out",
-            metavar="N",
-            help="Leave out these values of the axis (8, or 6,7,8), predict them, say how it came out.",
-        ),
-    ] = None,
-    format: Annotated[
-        options.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
-    ] = options.TableOrJson.table,
-    all: Annotated[bool, typer.Option("--all", help="Every fit, not only the most telling ones.")] = False,
+    run: str = options.RUN,
+    over: str | None = flag(
+        "This parameter only, as streams, rows_per_batch, rows_per_stream, link.", metavar="AXIS"
+    ),
+    where: list[str] | None = options.WHERE,
+    hold_out: str | None = flag(
+        "Leave out these values of the axis (8, or 6,7,8), predict them, say how it came out.", metavar="N"
+    ),
+    format: options.Format = options.FORMAT,
+    all: bool = switch("Every fit, not only the most telling ones.", "--all"),
 ) -> None:
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
     from venturi.analysis.models import fits, over_links
@@ -66,15 +58,16 @@ def fit(
     found = options.read(run)
     cells = cells_where(found.cells, where, run) if where else found.cells
     if over is not None and not any(over in m.parameters for m in cells):
-        known = sorted({n for m in cells for n in m.parameters})
-        raise VenturiError(f"--over {over}: no such parameter", hint=f"parameters are: {', '.join(known)}")
+        names = sorted({n for m in cells for n in m.parameters})
+        raise VenturiError(f"--over {over}: no such parameter", hint=f"parameters are: {', '.join(names)}")
     if over == over_links.AXIS:
         made_links = over_links.build(cells)
         wanted = held_links(cells, hold_out)
-        if format is options.TableOrJson.json:
-            options.print_json({"links": links_document(made_links, wanted)})
-        else:
-            options.print_document(Document("Fits", link_sections(made_links, wanted)))
+        options.print_answer(
+            format,
+            lambda: Document("Fits", link_sections(made_links, wanted)),
+            lambda: {"links": links_document(made_links, wanted)},
+        )
         return
     held = _numbers(hold_out) if hold_out is not None else []
     if held and over is None:
@@ -85,7 +78,7 @@ def fit(
     made = fits.build(kept, over) if over is not None or where or held else found.fits
     costs = batch_costs(kept) if over in (None, AXIS) else []
     of_links = over_links.build(kept) if over is None else []
-    if format is options.TableOrJson.json:
+    if format is options.Format.json:
         found_costs: dict[str, Any] = {"batch_cost": [_cost(one) for one in costs]}
         if of_links:
             found_costs["links"] = links_document(of_links, ())
@@ -121,8 +114,8 @@ def _held_out(
         like = [m for m in every if all(m.parameters.get(k) == v for k, v in one.where.items())]
         if one.pooled and one.pooled_from is not None:
             like = [m for m in like if (m.parameters.get(one.pooled) or 0) >= one.pooled_from]
-        whole = fits.AxisFit(one.operation, one.axis, one.where, like, one.unit, one.pooled)
-        values = fits.observations(whole)
+        complete = fits.AxisFit(one.operation, one.axis, one.where, like, one.unit, one.pooled)
+        values = fits.observations(complete)
         for n in held:
             if not values.get(n):
                 continue
@@ -259,17 +252,17 @@ def held_links(cells: Sequence[Cell], text: str | None) -> list[str]:
     """The links to leave out, as they stand in cells: those named, else all. Raises VenturiError."""
     from venturi.common.links import canonical
 
-    known = list(dict.fromkeys(str(c.parameters["link"]) for c in cells if c.parameters.get("link")))
+    links = list(dict.fromkeys(str(c.parameters["link"]) for c in cells if c.parameters.get("link")))
     if text is None:
-        return known
+        return links
     try:
         wanted = [canonical(part.strip()) for part in text.split(",")]
     except ValueError as error:
         raise VenturiError(f"--hold-out: {error}") from None
     for one in wanted:
-        if one not in known:
+        if one not in links:
             raise VenturiError(
-                f"--hold-out {one}: no cell has that link", hint=f"links are: {', '.join(known) or 'none'}"
+                f"--hold-out {one}: no cell has that link", hint=f"links are: {', '.join(links) or 'none'}"
             )
     return wanted
 
@@ -309,18 +302,85 @@ def link_sections(made: Sequence[LinkFit], wanted: Sequence[str]) -> list[Block]
     out: list[Block] = []
     for i, one in enumerate(made):
         rows = held.get(i, [])
-        told = [row for row in rows if row["predicted"] is not None]
+        predicted = [row for row in rows if row["predicted"] is not None]
         sentences = [*fit_words.link_sentences(one), *(row["text"] for row in rows)]
-        if len(told) > 1:
-            inside = sum(row["inside"] for row in told)
-            near = sum(abs(row["error"]) <= 0.1 for row in told)
-            sentences.append(
-                f"of the {len(told)} links that the others could predict, {inside} are inside the interval "
-                f"and {near} within 10 % of what was measured"
-            )
+        if len(predicted) > 1:
+            inside = sum(row["inside"] for row in predicted)
+            near = sum(abs(row["error"]) <= 0.1 for row in predicted)
+            text = f"of the {len(predicted)} links that the others could predict, {inside} are inside"
+            sentences.append(f"{text} the interval and {near} within 10 % of what was measured")
         out.append(Section(fit_words.link_head(one), [Bullets(sentences)], "strong"))
     passed = over_links.crossings(made)
     if passed:
         texts = [fit_words.crossing_sentence(one) for one in passed]
         out.append(Section(fit_words.CROSSINGS, [Bullets(texts)], "strong"))
     return out
+
+
+PREDICT = """\b
+Examples:
+  venturi predict last --streams 32
+  venturi predict last --streams 32 --set rows_per_batch=4096 --set operation=get
+  venturi predict last --set rows_per_stream=1G
+  venturi predict last --link "25gbit 0.5ms"
+  venturi predict reference:cartesius-remote --streams 16
+"""
+
+
+@app.command("predict", epilog=PREDICT)
+def predict(
+    run: str = options.RUN,
+    streams: int | None = flag("How many streams to predict.", min=1),
+    link: str | None = flag(
+        'A link to predict for, from others that were measured: "25gbit 0.5ms", or a name as wifi6.',
+        metavar="LINK",
+    ),
+    settings: list[str] | None = flag(
+        "A parameter of the cell: the one to predict along, or a measured value of another.",
+        None,
+        "--set",
+        metavar="KEY=VALUE",
+    ),
+    repeats: int = flag(
+        "The interval is for the median of so many new trials; over links, of as many as each has.", 5, min=1
+    ),
+    format: options.Format = options.FORMAT,
+) -> None:
+    """Predict the throughput of a cell that was not measured, with a 95 % prediction interval."""
+    from venturi.analysis.models import predict as prediction
+    from venturi.report.document import Bullets, Document, Section
+
+    wanted = _wanted({"streams": streams, "link": link}, settings or [])
+    if not wanted:
+        raise VenturiError("nothing to predict: name a value", hint="venturi predict last --streams 32")
+    left_out: list[str] = []
+    made = prediction.predict(options.read(run).cells, wanted, repeats, left_out)
+    for reason in left_out:
+        say("warning", reason)
+    rows = [asdict(one) | {"extrapolation": one.extrapolation, "text": one.sentence} for one in made]
+    sections = [Section(one.statements[0], [Bullets(one.statements[1:], "")], "strong") for one in made]
+    options.print_answer(format, lambda: Document("Predictions", sections), lambda: {"predictions": rows})
+
+
+def _wanted(options: dict[str, Any], settings: list[str]) -> dict[str, Any]:
+    """`--set KEY=VALUE` with numbers as the scenario language spells them: 10M, 2s."""
+    from venturi.common.suffixes import parse_count
+
+    wanted: dict[str, Any] = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        key = key.strip().rpartition(".")[2]
+        if not equals or not key:
+            raise VenturiError(f"--set {text}: write KEY=VALUE, as in rows_per_batch=4096")
+        if key in wanted:
+            raise VenturiError(f"--set {key}: given twice")
+        try:
+            wanted[key] = parse_count(value.strip())
+        except ValueError:
+            wanted[key] = {"true": True, "false": False, "none": None}.get(value.strip(), value.strip())
+    for name, value in options.items():
+        if value is not None and name in wanted:
+            raise VenturiError(f"--{name} and --set {name} both name the {name}; keep one")
+        if value is not None:
+            wanted[name] = value
+    return wanted

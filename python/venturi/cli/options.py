@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from venturi.common.credentials import named, without_passwords
-from venturi.common.errors import VenturiError
+from venturi.common.errors import ScenarioError, StoreError, VenturiError
 from venturi.common.texts import say
 from venturi.targets.parameters import SETTINGS
-from venturi.targets.setting import Known
+from venturi.targets.setting import SettingRecord
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results
@@ -24,37 +26,33 @@ if TYPE_CHECKING:
 
 TYPED = "VENTURI_TYPED"
 """The variable with what was typed, and the command that resumes the run, if that is not `venturi run`."""
-AnyRun = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures.")
-]
-NewestRun = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run directory, last (the newest), or reference:NAME.")
-]
-Where = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--where",
-        metavar="CONDITION",
-        help='Only cells for which this holds, as in "streams <= 8"; may be repeated.',
-    ),
-]
-Threshold = Annotated[
-    str, typer.Option("--threshold", help="How much slower a cell may become before the exit code is 8.")
-]
-Confidence = Annotated[
-    str, typer.Option("--confidence", help="Of intervals, and of a difference that is called one.")
-]
-Unproven = Annotated[
-    bool, typer.Option("--unproven", help="Go on if the self-test fails, and mark every figure as unproven.")
-]
-Executor = Annotated[str, typer.Option("--executor", hidden=True, help="core, or a module of tests.")]
 
 
-class TableOrJson(str, enum.Enum):
-    """A table for people, JSON for programs."""
+def flag(help: str, default: Any = None, *names: str, **more: Any) -> Any:
+    """An option of a command, called as its parameter unless it has `names`."""
+    return typer.Option(default, *names, help=help, **more)
 
-    table = "table"
-    json = "json"
+
+def switch(help: str, *names: str, **more: Any) -> Any:
+    """An option that is off, and needs no value."""
+    return typer.Option(False, *names, help=help, **more)
+
+
+def argument(help: str, default: Any = None, **more: Any) -> Any:
+    """A word of a command by its place. One that must be there has the default `...`."""
+    return typer.Argument(default, help=help, **more)
+
+
+RUN = argument("A run directory, last (the newest), or reference:NAME.", "last", metavar="RUN")
+WHERE = flag('Only cells for which this holds, as in "streams <= 8"; may be repeated.', metavar="CONDITION")
+THRESHOLD = flag("How much slower a cell may become before the exit code is 8.", "3%")
+CONFIDENCE = flag("Of intervals, and of a difference that is called one.", "95%")
+UNPROVEN = switch("Go on if the self-test fails, and mark every figure as unproven.", "--unproven")
+EXECUTOR = flag("core, or a module of tests.", "core", hidden=True)
+QUIET = switch("No progress.", "--quiet", "-q")
+Format = enum.StrEnum("Format", ["table", "json"])
+"""A table for people, JSON for programs."""
+FORMAT = flag("table for people, json in base units.", Format.table)
 
 
 def share(flag: str, text: str, least: float = 0.0) -> float:
@@ -82,6 +80,16 @@ def time(flag: str, text: str) -> int:
         raise VenturiError(f"{flag}: {error}", hint=f"as in {flag} 50ms") from None
 
 
+def target(text: str) -> str:
+    """The URL that was named. Raises ScenarioError where it is none."""
+    from venturi.targets.urls import check_url
+
+    try:
+        return check_url(text)
+    except ValueError as error:
+        raise ScenarioError(f"TARGET: {error}") from None
+
+
 def read(run: str | Path) -> Results:
     """Its results; warns where they are unproven. Raises VenturiError where there is no run."""
     from venturi.analysis import results
@@ -99,9 +107,38 @@ def warn(run: str | Path, environment: Mapping[str, Any]) -> None:
         say("warning", f"{run}: its figures are unproven: the self-test failed before the run")
 
 
+@contextlib.contextmanager
+def written(path: object) -> Iterator[None]:
+    """Raises StoreError where a file cannot be written: that of the error, else this one."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{error.filename or path}: cannot be written: {error.strerror or error}") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file that a user named. Raises StoreError where that fails."""
+    with written(path):
+        path.write_text(text, encoding="utf-8")
+
+
 def print_json(found: object) -> None:
     """An answer for programs."""
     print(json.dumps(found, ensure_ascii=False, indent=2, default=str))
+
+
+def print_answer(
+    format: str, document: Callable[[], Document], machine: Callable[[], object], level: int = 1
+) -> None:
+    """An answer as `--format` names it. In Markdown its title is a heading of this level."""
+    if format == "json":
+        print_json(machine())
+    elif format == "markdown":
+        from venturi.report import markdown
+
+        sys.stdout.write(markdown.text(document(), level))
+    else:
+        print_document(document())
 
 
 def print_document(found: Document) -> None:
@@ -116,16 +153,16 @@ def print_document(found: Document) -> None:
 def settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command these flags, all there are where none is named; it has them in a mapping, `settings`,
     with None for what was not typed."""
-    known = {it.keyword: it for it in SETTINGS if it.flag}
-    chosen = [known[name] for name in names] if names else list(known.values())
+    by_keyword = {it.keyword: it for it in SETTINGS if it.flag}
+    chosen = [by_keyword[name] for name in names] if names else list(by_keyword.values())
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        def called(**given: Any) -> None:
-            found = {it.keyword: given.pop(it.keyword) for it in chosen}
+        def called(**values: Any) -> None:
+            found = {it.keyword: values.pop(it.keyword) for it in chosen}
             for it in chosen:
-                if it.negative and given.pop(f"no_{it.keyword}"):
+                if it.negative and values.pop(f"no_{it.keyword}"):
                     found[it.keyword] = it.negative
-            command(**given, settings=found)
+            command(**values, settings=found)
 
         more = [*map(_parameter, chosen), *(_negative(it) for it in chosen if it.negative)]
         return extended(command, "settings", more, called)
@@ -147,7 +184,7 @@ def extended(
     return called
 
 
-def _parameter(it: Known) -> inspect.Parameter:
+def _parameter(it: SettingRecord) -> inspect.Parameter:
     """A setting as typer has parameters of a command."""
     names = [it.flag] if it.kind != "bool" else [f"{it.flag}/--no-{it.flag[2:]}"]
     names += [it.alias] if it.alias is not None else []
@@ -158,7 +195,7 @@ def _parameter(it: Known) -> inspect.Parameter:
     )
 
 
-def _negative(it: Known) -> inspect.Parameter:
+def _negative(it: SettingRecord) -> inspect.Parameter:
     """`--no-FLAG` of a setting that is a text."""
     option = typer.Option(
         False, f"--no-{it.flag[2:]}", help=f"{it.flag} {it.negative}.", rich_help_panel=it.panel

@@ -24,11 +24,11 @@ _ESCAPES = "venturi-escapes"
 
 
 class _Stream(io.FileIO):
-    """A descriptor that takes everything once it has failed; `told` hears of it, or the writer does."""
+    """A descriptor that takes everything once it has failed; `on_error` hears of it, or the writer does."""
 
-    def __init__(self, descriptor: int, told: Callable[[OSError], None] | None = None) -> None:
+    def __init__(self, descriptor: int, on_error: Callable[[OSError], None] | None = None) -> None:
         super().__init__(descriptor, "w", closefd=False)
-        self.told = told
+        self.on_error = on_error
         self.trouble: OSError | None = None
 
     def write(self, data: Any) -> int:
@@ -37,9 +37,9 @@ class _Stream(io.FileIO):
                 return super().write(data)
             except OSError as error:
                 self.trouble = error
-                if self.told is None:
+                if self.on_error is None:
                     raise
-                self.told(error)
+                self.on_error(error)
         return memoryview(data).nbytes
 
 
@@ -57,7 +57,7 @@ def prepare() -> None:
         _output = _Stream(1)
         sys.stdout = _text(_output, sys.stdout)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _text(_Stream(2, told=lambda error: None), sys.stderr)
+        sys.stderr = _text(_Stream(2, on_error=lambda error: None), sys.stderr)
 
 
 def _text(raw: _Stream, before: Any) -> io.TextIOWrapper:
@@ -84,13 +84,13 @@ def go_on(note: Callable[[str, str], None] | None, kept: object = None) -> None:
     """From now on standard output may fail: the command goes on, and `note` is told once, with the place
     where its results are kept. Without `note` there is nothing left to go on with."""
 
-    def told(error: OSError) -> None:
+    def warn(error: OSError) -> None:
         why = "its reader has left" if isinstance(error, BrokenPipeError) else error.strerror
         if note is not None:
             note("warning", f"standard output: {why}; the run goes on, and {kept} has its results")
 
     if _output is not None:
-        _output.told = told
+        _output.on_error = warn
 
 
 def trouble() -> OSError | None:
@@ -104,7 +104,7 @@ def outcome(found: BaseException | None) -> BaseException | None:
     failed = trouble()
     if failed is None or _output is None:
         return found
-    if _output.told is None:
+    if _output.on_error is None:
         # The first write that failed has ended it, whatever was made of that error on its way.
         found = None
     well = found is None or (isinstance(found, SystemExit) and not found.code)

@@ -82,8 +82,8 @@ class LiveObserver(QuietObserver):
 
         self._in_rows = counts_rows(slot.cell.parameters.get("operation"))
         self._unit = main_unit(slot.cell.parameters.get("operation"))
-        asked = slot.cell.parameters.get("rows_per_stream")
-        rows = asked * slot.cell.parameters["streams"] if asked else 0
+        each = slot.cell.parameters.get("rows_per_stream")
+        rows = each * slot.cell.parameters["streams"] if each else 0
         self._expected = rows if self._in_rows else slot.cell.payload_bytes or 0
         self._last = (0, time.monotonic())
         kind = " warm-up" if slot.warmup else ""

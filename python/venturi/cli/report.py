@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from venturi.cli import options
-from venturi.common.errors import StoreError, VenturiError
+from venturi.cli.options import flag
+from venturi.common.errors import VenturiError
 from venturi.common.runtime import kept, without_collector
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
 Examples:
@@ -34,73 +35,47 @@ References: macbook, cartesius, chspark, upsert, akumuli, or one of their sets a
 _ENDINGS = {"markdown": "md", "perf_stats": "tsv", "perf_stats_7": "tsv", "seed": "txt"}
 
 
-class Format(str, enum.Enum):
-    """Kinds of files."""
-
-    html = "html"
-    png = "png"
-    svg = "svg"
-    markdown = "markdown"
-    csv = "csv"
-    parquet = "parquet"
-    perf_stats = "perf_stats"
-    perf_stats_7 = "perf_stats_7"
-    seed = "seed"
+Format = enum.StrEnum(
+    "Format", ["html", "png", "svg", "markdown", "csv", "parquet", "perf_stats", "perf_stats_7", "seed"]
+)
+"""Kinds of files."""
 
 
 @app.command(epilog=EPILOG)
 def report(
-    run: options.NewestRun = "last",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="File to write; a directory for several figures or tables. [default: in the run directory]",
-        ),
-    ] = None,
-    format: Annotated[
-        Format,
-        typer.Option(
-            "--format",
-            help="html: one page; png, svg: figures; csv, parquet: tables; perf_stats: lines as "
-            "Arrow Flight's benchmark scripts read them, perf_stats_7 without the test type; seed: upserts "
-            "as MemSQL's benchmark.py prints them.",
-        ),
-    ] = Format.html,
-    figure: Annotated[
-        str | None, typer.Option("--figure", help="With png and svg: this figure only.")
-    ] = None,
-    cell: Annotated[
-        str | None,
-        typer.Option(
-            "--cell",
-            metavar="NAME",
-            help="With --figure timeline, stages or flows: of this cell, as `venturi show --cell` names it. "
-            "[default: the fastest]",
-        ),
-    ] = None,
-    reference: Annotated[
-        str | None,
-        typer.Option("--reference", help="Published figures to lay over, with their hardware named."),
-    ] = None,
+    run: str = options.RUN,
+    out: Path | None = flag(
+        "File to write; a directory for several figures or tables. [default: in the run directory]",
+        None,
+        "--out",
+        "-o",
+    ),
+    format: Format = flag(
+        "html: one page; png, svg: figures; csv, parquet: tables; perf_stats: lines as "
+        "Arrow Flight's benchmark scripts read them, perf_stats_7 without the test type; seed: upserts "
+        "as MemSQL's benchmark.py prints them.",
+        Format.html,
+    ),
+    figure: str | None = flag("With png and svg: this figure only."),
+    cell: str | None = flag(
+        "With --figure timeline, stages or flows: of this cell, as `venturi show --cell` names it. "
+        "[default: the fastest]",
+        metavar="NAME",
+    ),
+    reference: str | None = flag("Published figures to lay over, with their hardware named."),
 ) -> None:
     """Write a run as an HTML page, figures, Markdown or tables; prints the files written."""
     from venturi.analysis import results
     from venturi.store import reference as published
 
-    if figure is not None and format not in (Format.png, Format.svg):
-        raise VenturiError(
-            f"--figure does not go with --format {format.value}", hint="use --format png or svg"
-        )
+    pictures = (Format.png, Format.svg)
+    if figure is not None and format not in pictures:
+        raise VenturiError(f"--figure does not go with --format {format}", hint="use --format png or svg")
     if cell is not None and figure is None:
-        raise VenturiError(
-            "--cell goes with --figure only", hint="add --format svg --figure timeline (or pipeline)"
-        )
-    if reference is not None and format not in (Format.html, Format.png, Format.svg):
-        raise VenturiError(
-            f"--reference does not go with --format {format.value}", hint="use html, png or svg"
-        )
+        hint = "add --format svg --figure timeline (or stages)"
+        raise VenturiError("--cell goes with --figure only", hint=hint)
+    if reference is not None and format not in (Format.html, *pictures):
+        raise VenturiError(f"--reference does not go with --format {format}", hint="use html, png or svg")
     if reference is not None:
         published.sets(reference)
     with without_collector(keep=True):
@@ -110,11 +85,9 @@ def report(
             f"{run} is no directory that a report could go into",
             hint=f"say where: --out {run.partition(':')[2]}.{_ENDINGS.get(format.value, format.value)}",
         )
-    try:
+    with options.written(out):
         for path in _write(found, out, format, figure, reference, cell):
             print(path)
-    except OSError as error:
-        raise StoreError(f"{error.filename or out}: cannot be written: {error.strerror or error}") from None
 
 
 def _write(
@@ -182,11 +155,8 @@ def _figures(
     else:
         drawn = figures.build(found, chosen_reference)
         if not drawn:
-            why = (
-                "no trial succeeded"
-                if not any(c.good for c in found.cells)
-                else "no bytes were counted over streams"
-            )
+            good = any(c.good for c in found.cells)
+            why = "no bytes were counted over streams" if good else "no trial succeeded"
             raise VenturiError(f"{home}: {why}, so there is nothing to draw")
         folder = out or home / "figures"
         if folder.suffix in (".png", ".svg"):

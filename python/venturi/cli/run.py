@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from venturi.cli import options, output
+from venturi.cli.options import argument, flag, switch
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.texts import say
 from venturi.common.units import plural
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from venturi.measure.run_events import QuietObserver, RunResult
     from venturi.plan.scenario import Scenario
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EXAMPLES = """\b
 Examples:
@@ -48,65 +49,42 @@ Examples:
 @app.command(epilog=EXAMPLES)
 @options.settings()
 def run(
-    scenario: Annotated[
-        str | None, typer.Argument(help="A scenario file, or one built in (venturi scenarios).")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Run directory to make. [default: venturi-runs/TIME-NAME]")
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", help="Go on with this run directory, or last.")
-    ] = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="With --resume: run failed trials again.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be run: cells, bytes, time. Measure nothing.")
-    ] = False,
-    scale: Annotated[
-        float | None,
-        typer.Option("--scale", help="Shrink sizes by this factor, and thin long axes, as 0.01."),
-    ] = None,
-    reference: Annotated[
-        bool | None,
-        typer.Option("--reference/--no-reference", help="Show published figures beside the results."),
-    ] = None,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write the HTML report when the run ends.")
-    ] = True,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a trial on standard output, nothing else.")
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress; warnings and results only.")
-    ] = False,
-    fresh_ceilings: Annotated[
-        bool,
-        typer.Option(
-            "--fresh-ceilings", help="Measure all ceilings now; use none again of a run within the last hour."
-        ),
-    ] = False,
-    unproven: options.Unproven = False,
-    executor: options.Executor = "core",
+    scenario: str | None = argument("A scenario file, or one built in (venturi scenarios)."),
+    out: Path | None = flag("Run directory to make. [default: venturi-runs/TIME-NAME]"),
+    resume: Path | None = flag("Go on with this run directory, or last."),
+    retry_failed: bool = switch("With --resume: run failed trials again.", "--retry-failed"),
+    dry_run: bool = switch("Say what would be run: cells, bytes, time. Measure nothing.", "--dry-run"),
+    scale: float | None = flag("Shrink sizes by this factor, and thin long axes, as 0.01."),
+    reference: bool | None = flag(
+        "Show published figures beside the results.", None, "--reference/--no-reference"
+    ),
+    report: bool = flag("Write the HTML report when the run ends.", True, "--report/--no-report"),
+    as_json: bool = switch("One JSON object a trial on standard output, nothing else.", "--json"),
+    quiet: bool = switch("No progress; warnings and results only.", "--quiet", "-q"),
+    fresh_ceilings: bool = switch(
+        "Measure all ceilings now; use none again of a run within the last hour.", "--fresh-ceilings"
+    ),
+    unproven: bool = options.UNPROVEN,
+    executor: str = options.EXECUTOR,
     *,
     settings: dict[str, Any],
 ) -> None:
     """Measure a scenario: a built-in one, a TOML file, or what the flags alone describe."""
-    given = dict(locals()) | settings
+    flags = dict(locals()) | settings
     from venturi.measure import flight_discovery
 
     if resume is not None:
-        made, found, notes = _resumed(given, resume)
+        made, found, notes = _resumed(flags, resume)
     else:
         if retry_failed:
             raise VenturiError("--retry-failed goes with --resume")
         made = None
-        found, notes, given["settled"] = flight_discovery.discover_defaults(given)
+        found, notes, flags["settled"] = flight_discovery.discover_defaults(flags)
         if scale is not None:
             found, notes = _scaled(found, scale)
     from venturi.measure import placement
 
-    found, more = placement.named(found, given["on"], given["master"])
+    found, more = placement.named(found, flags["on"], flags["master"])
     notes += more
     if not (as_json or quiet):
         for text in (*found.notes, *notes):
@@ -116,7 +94,7 @@ def run(
     if dry_run:
         _print_plan(found)
         return
-    _measure(found, made, given)
+    _measure(found, made, flags)
 
 
 def _scaled(found: Scenario, factor: float) -> tuple[Scenario, list[str]]:
@@ -132,7 +110,7 @@ def _scaled(found: Scenario, factor: float) -> tuple[Scenario, list[str]]:
     return scaled, ["; ".join([head, *done])]
 
 
-def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[str]]:
+def _resumed(flags: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[str]]:
     from venturi.measure import placement
     from venturi.measure.run_events import scenario_of
     from venturi.store.directory import RunDirectory
@@ -142,7 +120,7 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
         *("settings", "resume", "retry_failed", "dry_run", "report", "as_json", "quiet", "executor"),
         *("on_failure", "fresh_ceilings", "unproven", "on", "master"),
     )
-    extra = [name for name, value in given.items() if name not in ours and value not in (None, [])]
+    extra = [name for name, value in flags.items() if name not in ours and value not in (None, [])]
     if extra:
         flag = "a scenario" if extra[0] == "scenario" else "--" + extra[0].replace("_", "-")
         raise VenturiError(
@@ -150,17 +128,17 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
             hint="start another run for another scenario",
         )
     path = find_run(path)
-    if given["unproven"]:
+    if flags["unproven"]:
         say("info", "--unproven changes nothing here: a resumed run keeps its first self-test")
     directory = RunDirectory(path)
-    placement.resumed(given["on"], directory.records(), path)
+    placement.resumed(flags["on"], directory.records(), path)
     found = scenario_of(directory)
-    if given["on_failure"]:
+    if flags["on_failure"]:
         from venturi.plan.settings import Run
         from venturi.plan.validation import validate_value
 
         try:
-            choice = validate_value(Run, "on_failure", given["on_failure"])
+            choice = validate_value(Run, "on_failure", flags["on_failure"])
         except ValueError as error:
             raise VenturiError(f"--on-failure: {error}", ExitCode.SCENARIO) from None
         found = replace(found, run=found.run.model_copy(update={"on_failure": choice}))
@@ -205,39 +183,39 @@ def executed_by(text: str, found: Scenario | None = None) -> contextlib.Abstract
     return contextlib.nullcontext(module.executor(rest))
 
 
-def _observer(given: dict[str, Any]) -> QuietObserver:
+def _observer(flags: dict[str, Any]) -> QuietObserver:
     from venturi.cli import progress
     from venturi.measure.run_events import QuietObserver
 
-    if given["as_json"]:
+    if flags["as_json"]:
         return progress.JsonObserver()
-    if given["quiet"]:
+    if flags["quiet"]:
         return QuietObserver()
     return progress.LiveObserver() if sys.stderr.isatty() else progress.PlainObserver()
 
 
-def _measure(found: Scenario, made: Path | None, given: dict[str, Any]) -> None:
+def _measure(found: Scenario, made: Path | None, flags: dict[str, Any]) -> None:
     from venturi.measure import placement
 
-    if given["on"] is None:
-        with executed_by(given["executor"], found) as engine:
-            _run(found, made, given, engine)
+    if flags["on"] is None:
+        with executed_by(flags["executor"], found) as engine:
+            _run(found, made, flags, engine)
         return
-    with contextlib.closing(placement.executor(found, given["on"], given["master"], _note(given))) as engine:
-        _run(placement.with_loaders(found, engine), made, given, engine)
+    with contextlib.closing(placement.executor(found, flags["on"], flags["master"], _note(flags))) as engine:
+        _run(placement.with_loaders(found, engine), made, flags, engine)
 
 
-def _note(given: dict[str, Any]) -> Callable[[str, str], None]:
+def _note(flags: dict[str, Any]) -> Callable[[str, str], None]:
     """Takes lines for the user; without those that only inform where none are wanted."""
-    silent = given["as_json"] or given["quiet"]
+    silent = flags["as_json"] or flags["quiet"]
     return lambda level, text: None if silent and level == "info" else say(level, text)
 
 
-def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Executor) -> None:
+def _run(found: Scenario, made: Path | None, flags: dict[str, Any], engine: Executor) -> None:
     from venturi.measure import run_events, runner
 
-    observer = _observer(given)
-    out = made or given["out"] or run_events.default_out(found)
+    observer = _observer(flags)
+    out = made or flags["out"] or run_events.default_out(found)
     output.go_on(observer.note, out)
     try:
         ended = runner.execute(
@@ -246,36 +224,35 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
             engine,
             observer,
             made is not None,
-            given["retry_failed"],
-            options.command_line(_typed()[0], given.get("settled")),
-            given["fresh_ceilings"],
-            given["unproven"],
-            partial(_make_ready, given),
+            flags["retry_failed"],
+            options.command_line(_typed()[0], flags.get("settled")),
+            flags["fresh_ceilings"],
+            flags["unproven"],
+            partial(_make_ready, flags),
         )
     except StoreError:
         _close(observer)
         # What was stored before is still worth reading; where nothing was, the error says enough.
-        if not given["as_json"] and _has_trials(out):
-            _print_results(_results(out))
+        if not flags["as_json"] and _has_trials(out):
+            _print_results(out)
         raise
     finally:
         _close(observer)
         output.go_on(None)
-    if not given["as_json"]:
-        results = _results(out)
-        _print_results(results)
+    if not flags["as_json"]:
+        results = _print_results(out)
         # After what is waited for.
-        report = _write_report(results) if given["report"] else None
+        report = _write_report(results) if flags["report"] else None
         print(f"report: {report}" if report is not None else f"run: {out}")
     _conclude(ended)
 
 
-def _make_ready(given: dict[str, Any]) -> None:
+def _make_ready(flags: dict[str, Any]) -> None:
     """Imports what the end of the run needs. This takes as long as a server takes to start."""
-    if not given["as_json"]:
+    if not flags["as_json"]:
         from venturi.analysis import results  # noqa: F401
         from venturi.report import run, terminal  # noqa: F401
-    if given["report"] and not given["as_json"]:
+    if flags["report"] and not flags["as_json"]:
         from venturi.report.page import page  # noqa: F401
 
 
@@ -295,27 +272,21 @@ def _close(observer: QuietObserver) -> None:
         observer.close()
 
 
-def _results(out: Path) -> Results:
+def _print_results(out: Path) -> Results:
     from venturi.analysis import results
-
-    return results.load(out)
-
-
-def _print_results(results: Results) -> None:
     from venturi.report import run as runs
 
-    options.print_document(runs.document(results, brief=True))
+    found = results.load(out)
+    options.print_document(runs.document(found, brief=True))
+    return found
 
 
 def _write_report(results: Results) -> Path:
     from venturi.report.page import page as html_page
 
     path = results.directory.path / "report.html"
-    try:
-        html_page.write(results, path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from None
-    return path
+    with options.written(path):
+        return html_page.write(results, path)
 
 
 def _typed() -> tuple[list[str], str | None]:
@@ -331,8 +302,8 @@ def _conclude(ended: RunResult) -> None:
         say("warning", f"interrupted; go on with: {again}")
     elif result.failed:
         reason = next(iter(result.reasons), "")
-        others = len(result.reasons) - 1
-        more = f" (and {plural(others, 'other reason')})" if others > 0 else ""
+        rest = len(result.reasons) - 1
+        more = f" (and {plural(rest, 'other reason')})" if rest > 0 else ""
         say("error", f"{result.failures()}: {reason}{more}")
         if result.kinds & {"lost", "timeout", "unreachable"} and result.failed < result.trials:
             say("hint", f"try those again by: {again} --retry-failed")

@@ -19,7 +19,10 @@ from venturi.common.texts import say
 from venturi.common.units import plural
 
 app = typer.Typer(
-    rich_markup_mode=None, no_args_is_help=True, help="Serve as the other end of a measurement."
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Serve as the other end of a measurement.",
 )
 ENDS = ("json", "exit_with_parent")
 LISTENS = ("max_connections", "send_buffer", "handicap", *ACCESS)
@@ -57,11 +60,11 @@ def serve() -> None:
     ),
     data=Flag("Another word for --table.", kind=list[str], hidden=True),
 )
-def flight(given: dict[str, Any]) -> None:
+def flight(flags: dict[str, Any]) -> None:
     """Serve Arrow Flight: Arrow's perf protocol, and tables under a path."""
-    spec = {"window": given["window"], **_bounds(given), **serving.common(given)}
-    files = [(f"--{flag}", text) for flag in ("table", "data") for text in given[flag] or []]
-    _tables("flight", spec, files, given)
+    spec = {"window": flags["window"], **_bounds(flags), **serving.common(flags)}
+    files = [(f"--{flag}", text) for flag in ("table", "data") for text in flags[flag] or []]
+    _tables("flight", spec, files, flags)
 
 
 @app.command()
@@ -89,29 +92,29 @@ def flight(given: dict[str, Any]) -> None:
     patience=Flag("For a client to end what it has begun to say.", "10s", read=nanoseconds),
     stall_timeout=Flag("For a partition that does not read what it was dealt.", "30s", read=nanoseconds),
 )
-def charrow(given: dict[str, Any]) -> None:
+def charrow(flags: dict[str, Any]) -> None:
     """Serve charrow: Arrow blocks of a query over TCP, each to one of the partitions that share it."""
     from venturi.inputs.files import DataStore
 
-    query_memory = count("--query-memory", given["query_memory"])
+    query_memory = count("--query-memory", flags["query_memory"])
     if query_memory < 2**16:
-        raise VenturiError(f"--query-memory {given['query_memory']}: must be at least 64KiB")
+        raise VenturiError(f"--query-memory {flags['query_memory']}: must be at least 64KiB")
     spec = {
         "server": "charrow",
         "query_memory_bytes": query_memory,
-        "max_queries": given["max_queries"],
-        "ring_memory_bytes": given["ring_memory"],
-        "patience_ns": given["patience"],
-        "stall_timeout_ns": given["stall_timeout"],
-        **serving.common(given),
+        "max_queries": flags["max_queries"],
+        "ring_memory_bytes": flags["ring_memory"],
+        "patience_ns": flags["patience"],
+        "stall_timeout_ns": flags["stall_timeout"],
+        **serving.common(flags),
     }
-    tables, streams, ready = (given[name] or [] for name in ("table", "stream", "ready"))
-    queries = _engine(given["engine"], given["data"], [*tables, *streams, *ready])
+    tables, streams, ready = (flags[name] or [] for name in ("table", "stream", "ready"))
+    queries = _engine(flags["engine"], flags["data"], [*tables, *streams, *ready])
     with DataStore() as store:
         held = []
         for text in tables:
             name, file = serving.named("--table", text)
-            held.append({"name": name, "ipc": str(store.prepare_values(file, given["rows_per_block"]).ipc)})
+            held.append({"name": name, "ipc": str(store.prepare_values(file, flags["rows_per_block"]).ipc)})
         store.forget_tables()
         held += [dict(zip(("name", "ipc"), serving.named("--ready", text), strict=True)) for text in ready]
         read = [_stream(text) for text in streams]
@@ -123,10 +126,10 @@ def charrow(given: dict[str, Any]) -> None:
         what = (
             ", ".join(("records", "state_rows", *names)) if queries is None else "queries of ClickHouse's SQL"
         )
-        found = _run("charrow", spec, given, {"tables": names}, f"\n  {what}", queries)
+        found = _run("charrow", spec, flags, {"tables": names}, f"\n  {what}", queries)
     sent = format_bytes(found.get("payload_bytes_sent", 0))
     calls = f"{found.get('queries', 0):,} queries, {found.get('blocks_sent', 0):,} blocks ({sent})"
-    _say_end(given, found, calls)
+    _say_end(flags, found, calls)
 
 
 @app.command()
@@ -136,18 +139,18 @@ def charrow(given: dict[str, Any]) -> None:
     handicap=serving.handicap("batch"),
     token_env=serving.token("bearer token, or password,"),
 )
-def http(given: dict[str, Any]) -> None:
+def http(flags: dict[str, Any]) -> None:
     """Serve Arrow IPC streams over HTTP: records, and tables under a path."""
-    spec = {"server": "http", **_bounds(given), **serving.common(given)}
-    _tables("http+arrow", spec, [("--table", text) for text in given["table"] or []], given)
+    spec = {"server": "http", **_bounds(flags), **serving.common(flags)}
+    _tables("http+arrow", spec, [("--table", text) for text in flags["table"] or []], flags)
 
 
-def _bounds(given: dict[str, Any]) -> dict[str, Any]:
-    return {"memory_bytes": given["memory"], "max_message_size": given["max_message_size"]}
+def _bounds(flags: dict[str, Any]) -> dict[str, Any]:
+    return {"memory_bytes": flags["memory"], "max_message_size": flags["max_message_size"]}
 
 
 def _tables(
-    scheme: str, spec: dict[str, Any], files: Sequence[tuple[str, str]], given: dict[str, Any]
+    scheme: str, spec: dict[str, Any], files: Sequence[tuple[str, str]], flags: dict[str, Any]
 ) -> None:
     """Serves rows at URLs of this scheme, these files (each with its flag, as NAME=FILE) as tables."""
     from venturi.inputs.files import DataStore
@@ -158,16 +161,16 @@ def _tables(
             name, file = serving.named(flag, text)
             spec["tables"].append({"name": name.strip("/"), "ipc": str(store.prepare(file).ipc)})
         store.forget_tables()
-        found = _run(scheme, spec, given)
+        found = _run(scheme, spec, flags)
     ways = (("gets", "payload_bytes_sent"), ("puts", "payload_bytes_received"))
     calls = [f"{found.get(name, 0):,} {name} ({format_bytes(found.get(moved, 0))})" for name, moved in ways]
-    _say_end(given, found, ", ".join(calls))
+    _say_end(flags, found, ", ".join(calls))
 
 
 def _run(
     scheme: str,
     spec: dict[str, Any],
-    given: dict[str, Any],
+    flags: dict[str, Any],
     more: dict[str, Any] | None = None,
     text: str = "",
     queries: Any = None,
@@ -175,7 +178,7 @@ def _run(
     """Serves until it is told to end; what the server has counted."""
     from venturi.common.runtime import load_core
 
-    with serving.started(load_core(), spec, serving.asked(spec)) as server:
+    with serving.started(load_core(), spec, serving.listen_address(spec)) as server:
         ending = runtime.Ending()
         if queries is not None:
             queries.start(server)
@@ -183,8 +186,8 @@ def _run(
             place = serving.place(scheme, server, spec)
             hello = {"address": server.address, "url": place, "pid": os.getpid()}
             hello["environment"] = spec["environment"]
-            serving.announce(given["json"], hello | (more or {}), f"serving {place}  (Ctrl-C stops){text}")
-            serving.wait(server, ending, given["exit_with_parent"])
+            serving.announce(flags["json"], hello | (more or {}), f"serving {place}  (Ctrl-C stops){text}")
+            serving.wait(server, ending, flags["exit_with_parent"])
             server.stop()
         finally:
             if queries is not None:
@@ -192,8 +195,8 @@ def _run(
     return serving.statistics(server)
 
 
-def _say_end(given: dict[str, Any], found: dict[str, Any], calls: str) -> None:
-    if not given["json"]:
+def _say_end(flags: dict[str, Any], found: dict[str, Any], calls: str) -> None:
+    if not flags["json"]:
         after = format_duration(found.get("uptime_ns", 0))
         say("info", f"stopped after {after}: {found.get('connections', 0):,} connections, {calls}")
 
@@ -225,23 +228,15 @@ def _stream(text: str) -> dict[str, str]:
     try:
         with path.open("rb") as file:
             head = file.read(6)
-    except FileNotFoundError:
-        raise VenturiError(f"--stream {text}: {path}: no such file") from None
     except OSError as error:
-        raise VenturiError(f"--stream {text}: {path}: cannot be read: {error.strerror}") from None
+        why = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        raise VenturiError(f"--stream {text}: {path}: {why}") from None
     if not any(head.startswith(mark) for mark in _STREAMS):
         raise VenturiError(
             f"--stream {text}: neither Parquet nor Arrow IPC, and no other file is read from disk",
             hint=f"hold it in memory: --table {text}",
         )
     return {"name": name, "path": str(path.absolute())}
-
-
-def _distinct(found: list[dict[str, str]]) -> None:
-    names = [one["name"] for one in found]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise VenturiError(f"two tables are called {twice}; names tell them apart")
 
 
 def _port(what: str, number: str) -> Flag:
@@ -276,25 +271,25 @@ def _number(flag: str, text: str) -> int | None:
     max_connections=Flag("Most connections at a time.", 16_384, least=1),
     max_series=Flag("Most series; more are refused.", "16Mi", read=count),
 )
-def timeseries(given: dict[str, Any]) -> None:
+def timeseries(flags: dict[str, Any]) -> None:
     """Serve the reference store of time series: RESP, OpenTSDB, Influx; segments are Parquet files."""
     from venturi.common.environment import describe, usable_cores
     from venturi.common.runtime import load_core
     from venturi.servers.throwaway import network
 
-    host, data, durable = given["host"], given["data"], given["durable"]
+    host, data, durable = flags["host"], flags["data"], flags["durable"]
     if durable not in _SURVIVES:
         raise VenturiError(f"--durable {durable}: is not one of {', '.join(_SURVIVES)}")
-    memory = count("--memory", given["memory"])
-    readers = given["threads"] or usable_cores()
+    memory = count("--memory", flags["memory"])
+    readers = flags["threads"] or usable_cores()
     if memory < readers * _LEAST_MEMORY:
         raise VenturiError(
-            f"--memory {given['memory']}: {readers} reader threads need at least {readers * 16}MiB",
+            f"--memory {flags['memory']}: {readers} reader threads need at least {readers * 16}MiB",
             hint="give more, or fewer --threads",
         )
     kept = ("durable", "segment_points", "accept_late", "max_connections", "max_series")
-    settings = {"threads": readers, "memory": memory} | {name: given[name] for name in kept}
-    ports = {name: given["port" if name == "resp" else name] for name, *_ in _ADDRESSES}
+    settings = {"threads": readers, "memory": memory} | {name: flags[name] for name in kept}
+    ports = {name: flags["port" if name == "resp" else name] for name, *_ in _ADDRESSES}
     if not network.is_loopback(host):
         say("warning", f"{host} is reachable by other hosts, and the store asks nobody who they are")
         say("hint", "leave --host out, unless the network is yours alone")
@@ -316,10 +311,10 @@ def timeseries(given: dict[str, Any]) -> None:
                 "recovered": found.get("recovered"),
                 "environment": environment,
             }
-            serving.announce(given["json"], hello, _described(hello, data is not None))
-            _wait(server, ending, given["exit_with_parent"])
+            serving.announce(flags["json"], hello, _described(hello, data is not None))
+            _wait(server, ending, flags["exit_with_parent"])
         found = serving.statistics(server)
-        if not given["json"]:
+        if not flags["json"]:
             _print_end(found, data)
         if failure := found.get("failure"):
             raise VenturiError(
@@ -354,13 +349,11 @@ def _recovered(found: Any) -> list[str]:
     """What a restart found that a clean stop would not have left, and what it made of it."""
     if not isinstance(found, dict):
         return []
-    lines = []
-    if found.get("logs"):
-        logs = int(found["logs"])
-        lines.append(f"{int(found.get('points') or 0):,} points of {plural(logs, 'log')}")
+    logs, points = int(found.get("logs") or 0), int(found.get("points") or 0)
+    lines = [f"{points:,} points of {plural(logs, 'log')}"] if logs else []
     for one in found.get("damaged") or ():
-        lost = f", {int(one['lost_bytes']):,} bytes from {int(one['offset']):,} on not read"
-        lines.append(f"{one['file']}: {one['why']}{lost}")
+        lost = f"{int(one['lost_bytes']):,} bytes from {int(one['offset']):,} on not read"
+        lines.append(f"{one['file']}: {one['why']}, {lost}")
     return lines
 
 

@@ -55,10 +55,10 @@ ENDS = ("json", "exit_with_parent")
 def _plain(name: str, scheme: str) -> Callable[..., None]:
     """The command of a server that has no flags of its own."""
 
-    def command(given: dict[str, Any]) -> None:
+    def command(flags: dict[str, Any]) -> None:
         from venturi.servers import throwaway
 
-        _serve(throwaway.named(name)(**_choices(given)), given)
+        _serve(throwaway.named(name)(**_choices(flags)), flags)
 
     command.__name__ = name
     command.__doc__ = f"Start a throw-away {_CALLED.get(name, name.capitalize())} for {scheme}:// targets."
@@ -79,15 +79,15 @@ def _plain(name: str, scheme: str) -> Callable[..., None]:
         "fetch_only": Flag("Fetch the jars, where they are not here yet, and end.", False),
     },
 )
-def cassandra(given: dict[str, Any]) -> None:
+def cassandra(flags: dict[str, Any]) -> None:
     """Start a throw-away Cassandra 5.0, one node, for cassandra:// targets. Needs Java 17."""
     from venturi.servers.throwaway import Cassandra
 
-    server = Cassandra(cassandra_home=given["cassandra_home"], java=given["java"], **_choices(given))
-    if given["fetch_only"]:
+    server = Cassandra(cassandra_home=flags["cassandra_home"], java=flags["java"], **_choices(flags))
+    if flags["fetch_only"]:
         server.fetch()
     else:
-        _serve(server, given)
+        _serve(server, flags)
 
 
 @serving.command(
@@ -102,14 +102,14 @@ def cassandra(given: dict[str, Any]) -> None:
         ),
     },
 )
-def clickhouse(given: dict[str, Any]) -> None:
+def clickhouse(flags: dict[str, Any]) -> None:
     """Start a throw-away ClickHouse for clickhouse:// targets."""
     from venturi.servers.throwaway import ClickHouse
     from venturi.servers.throwaway.clickhouse import ENGINES
 
-    if given["engine"] not in ENGINES:
-        raise VenturiError(f"--engine {given['engine']}: is not one of {', '.join(ENGINES)}")
-    _serve(ClickHouse(engine=given["engine"], **_choices(given)), given)
+    if flags["engine"] not in ENGINES:
+        raise VenturiError(f"--engine {flags['engine']}: is not one of {', '.join(ENGINES)}")
+    _serve(ClickHouse(engine=flags["engine"], **_choices(flags)), flags)
 
 
 _OWN: dict[str, Callable[..., None]] = {"cassandra": cassandra, "clickhouse": clickhouse}
@@ -118,20 +118,20 @@ COMMANDS: tuple[Callable[..., None], ...] = tuple(
 )
 
 
-def _choices(given: dict[str, Any]) -> dict[str, Any]:
+def _choices(flags: dict[str, Any]) -> dict[str, Any]:
     """The flags that all servers have, as their constructor takes them. Warns if others reach the server."""
     from venturi.servers.throwaway import network
 
-    host, password_env = given["host"], given["password_env"]
+    host, password_env = flags["host"], flags["password_env"]
     if not network.is_loopback(host):
         access = "asks for a password, but has no TLS" if password_env else "asks for no password"
         say("warning", f"{host} is reachable by other hosts, and the server {access}")
         if not password_env:
             say("hint", "give --password-env, unless the network is yours alone")
     return {
-        **{name: given[name] for name in ("host", "port", "data", "password_env")},
-        "memory": given.get("memory"),
-        "settings": given["set"] or {},
+        **{name: flags[name] for name in ("host", "port", "data", "password_env")},
+        "memory": flags.get("memory"),
+        "settings": flags["set"] or {},
         "note": say,
     }
 
@@ -150,23 +150,25 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _serve(server: ThrowawayServer, given: dict[str, Any]) -> None:
+def _serve(server: ThrowawayServer, flags: dict[str, Any]) -> None:
     """Starts the server, says where it is, and waits for its end."""
-    if given["exit_with_parent"]:
+    if flags["exit_with_parent"]:
         serving.end_with_input()
     try:
         server.start()
         # Who reads that it is ready may stop it at once.
         ending = runtime.Ending()
-        serving.announce(given["json"], server.hello, _described(server))
+        serving.announce(flags["json"], server.hello, _described(server))
         while server.running and not ending.wait(0.2):
             pass
         if not server.running:
-            said = server.complaint()
-            raise VenturiError(f"{server.title} has ended{': ' + said if said else ''}", ExitCode.UNREACHABLE)
+            complaint = server.complaint()
+            raise VenturiError(
+                f"{server.title} has ended{': ' + complaint if complaint else ''}", ExitCode.UNREACHABLE
+            )
     finally:
         server.stop()
-    if not given["json"]:
+    if not flags["json"]:
         kept = server.hello["data"]
         say("info", f"stopped; the data stay in {kept}" if kept else "stopped, and everything removed")
 

@@ -23,7 +23,17 @@ from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.texts import say
 
 __all__ = [
-    *("ACCESS", "Flag", "announce", "asked", "command", "common", "count", "end_with_input", "named"),
+    *(
+        "ACCESS",
+        "Flag",
+        "announce",
+        "command",
+        "common",
+        "count",
+        "end_with_input",
+        "listen_address",
+        "named",
+    ),
     *("nanoseconds", "place", "started", "statistics", "wait"),
 ]
 
@@ -125,10 +135,10 @@ def handicap(each: str) -> Flag:
     """`--handicap` of a server that moves so: a batch, a block."""
 
     def read(flag: str, text: str) -> dict[str, int]:
-        from venturi.targets.handicap import nanoseconds
+        from venturi.targets.system import handicap_ns
 
         try:
-            found = nanoseconds(text)
+            found = handicap_ns(text)
         except ValueError as error:
             raise VenturiError(f"{flag}: {error}") from None
         say("warning", f"handicapped by {text} a {each}: figures measured here are slowed down on purpose")
@@ -153,11 +163,11 @@ def command(*names: str, **own: Flag) -> Callable[[Callable[..., None]], Callabl
     flags = {name: own.get(name) or FLAGS[name] for name in names}
 
     def decorated(function: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
-        def called(**given: Any) -> None:
+        def called(**values: Any) -> None:
             for name, flag in flags.items():
-                if flag.read is not None and given[name] is not None:
-                    given[name] = flag.read(_spelled(name), given[name])
-            function(given)
+                if flag.read is not None and values[name] is not None:
+                    values[name] = flag.read(_spelled(name), values[name])
+            function(values)
 
         functools.update_wrapper(called, function)
         found = [flag.parameter(name) for name, flag in flags.items()]
@@ -168,12 +178,12 @@ def command(*names: str, **own: Flag) -> Callable[[Callable[..., None]], Callabl
     return decorated
 
 
-def common(given: Mapping[str, Any]) -> dict[str, Any]:
+def common(flags: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a spec that flight, http and charrow share. Warns if other hosts can use the server without
     proving who they are. Raises VenturiError naming the flag that is wrong."""
     from venturi.common.environment import describe
 
-    certificate, key, client_ca, token_env = (given[name] for name in ACCESS)
+    certificate, key, client_ca, token_env = (flags[name] for name in ACCESS)
     if (certificate is None) != (key is None):
         raise VenturiError("--tls-certificate and --tls-key go together")
     if client_ca is not None and certificate is None:
@@ -183,18 +193,18 @@ def common(given: Mapping[str, Any]) -> dict[str, Any]:
     for one in (certificate, key, client_ca):
         if one is not None and not one.is_file():
             raise VenturiError(f"{one}: no such file")
-    unix = given.get("unix")
-    host = given["host"]
-    missing = [n for n, there in (("TLS", certificate), ("a token", token_env)) if there is None]
+    unix = flags.get("unix")
+    host = flags["host"]
+    missing = [n for n, value in (("TLS", certificate), ("a token", token_env)) if value is None]
     if unix is None and missing and not (host in ("localhost", "::1") or host.startswith("127.")):
         without = f"{host} is reachable by other hosts, without {' and '.join(missing)}"
         say("warning", f"{without}: anybody there can use this server")
         say("hint", "give --tls-certificate, --tls-key and --token-env, unless the network is yours alone")
     paths = {"unix": unix} | dict(zip(ACCESS[:3], (certificate, key, client_ca), strict=True))
     return {
-        **{name: given[name] for name in ("host", "port", "max_connections", "send_buffer", "token_env")},
+        **{name: flags[name] for name in ("host", "port", "max_connections", "send_buffer", "token_env")},
         **{name: None if path is None else str(path) for name, path in paths.items()},
-        "handicap": given["handicap"] or {},
+        "handicap": flags["handicap"] or {},
         # Whoever measures this server may ask what it runs on.
         "environment": describe(),
     }
@@ -217,7 +227,7 @@ def started(core: Any, spec: dict[str, Any], where: str) -> Iterator[Any]:
         server.stop()
 
 
-def asked(spec: Mapping[str, Any]) -> str:
+def listen_address(spec: Mapping[str, Any]) -> str:
     """Where a server shall listen, for errors."""
     return str(spec["unix"] or f"{spec['host']}:{spec['port']}")
 

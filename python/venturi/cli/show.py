@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import enum
 import sys
-from typing import Annotated
 
 import typer
 
 from venturi.cli import options
+from venturi.cli.options import flag, switch
 from venturi.common.errors import VenturiError
 from venturi.common.runtime import kept, without_collector
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
 Examples:
@@ -25,47 +25,28 @@ Examples:
 """
 
 
-class Format(str, enum.Enum):
-    """How the run is printed."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-    markdown = "markdown"
-    seed = "seed"
+Format = enum.StrEnum("Format", ["table", "json", "csv", "markdown", "seed"])
+"""How the run is printed."""
 
 
 @app.command(epilog=EPILOG)
 def show(
-    run: options.NewestRun = "last",
-    format: Annotated[
-        Format,
-        typer.Option(
-            "--format",
-            help="table for people; json, csv: one row a cell, base units; markdown: to paste; seed: upserts "
-            "in the four lines of the published MemSQL and Cassandra benchmark.",
-        ),
-    ] = Format.table,
-    cell: Annotated[
-        str | None,
-        typer.Option(
-            "--cell",
-            metavar="NAME",
-            help="Explain one cell on one screen: its limits, its pipeline, its verdict. NAME is best, "
-            "PARAMETER=VALUE,..., or a cell's name (its begin will do).",
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            "--columns",
-            metavar="NAMES",
-            help="Columns to show beside settings and medians, as p50,p99,verdict, however wide they are.",
-        ),
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="The same as --cell best: the fastest cell.")
-    ] = False,
+    run: str = options.RUN,
+    format: Format = flag(
+        "table for people; json, csv: one row a cell, base units; markdown: to paste; seed: upserts "
+        "in the four lines of the published MemSQL and Cassandra benchmark.",
+        Format.table,
+    ),
+    cell: str | None = flag(
+        "Explain one cell on one screen: its limits, its pipeline, its verdict. NAME is best, "
+        "PARAMETER=VALUE,..., or a cell's name (its begin will do).",
+        metavar="NAME",
+    ),
+    columns: str | None = flag(
+        "Columns to show beside settings and medians, as p50,p99,verdict, however wide they are.",
+        metavar="NAMES",
+    ),
+    explain: bool = switch("The same as --cell best: the fastest cell.", "--explain"),
 ) -> None:
     """Show a run: medians with margins, shares of the lowest limit, verdicts and the reason, warnings."""
     from venturi.analysis import results
@@ -91,25 +72,14 @@ def show(
 
         options.print_document(cells.document(found, find(found, wanted), Console().width))
         return
-    if format is Format.table:
-        from venturi.report import run as runs
+    from venturi.report import run as runs
+    from venturi.report import tables
 
-        names = columns.split(",") if columns is not None else ()
-        options.print_document(runs.document(found, brief=True, names=names))
-    elif format is Format.json:
-        from venturi.report.tables import machine
-
-        options.print_json(machine(found))
-    elif format is Format.csv:
-        from venturi.report import tables
-
-        sys.stdout.write(tables.text(tables.table(found, "cells")))
-    elif format is Format.seed:
-        from venturi.report import tables
-
-        sys.stdout.write(tables.upsert_benchmark(found))
-    else:
-        from venturi.report import markdown
-        from venturi.report import run as runs
-
-        sys.stdout.write(markdown.text(runs.document(found)))
+    if format in (Format.csv, Format.seed):
+        csv = format is Format.csv
+        text = tables.text(tables.table(found, "cells")) if csv else tables.upsert_benchmark(found)
+        sys.stdout.write(text)
+        return
+    names = columns.split(",") if columns is not None else ()
+    brief = format is Format.table
+    options.print_answer(format, lambda: runs.document(found, brief, names), lambda: tables.machine(found))

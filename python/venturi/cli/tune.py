@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from venturi.cli import options, output
-from venturi.common.errors import ScenarioError, VenturiError
+from venturi.cli.options import argument, flag, switch
+from venturi.common.errors import VenturiError
 from venturi.common.texts import say
 from venturi.measure.tune import DEFAULT_TRIALS, Budget
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from venturi.measure.tune import Tuned
     from venturi.plan.scenario import Scenario
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
 Examples:
@@ -47,95 +48,76 @@ _SPACE = (
 @app.command(epilog=EPILOG)
 @options.settings(*_SPACE)
 def tune(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TARGET",
-            help="A URL; a scenario, file or built in, whose matrix is searched; or recorded:RUN, a run that "
-            "was measured before, to see what a search would have needed.",
-        ),
-    ] = None,
-    trials: Annotated[
-        int | None, typer.Option("--trials", min=2, help=f"Trials in all. [default: {DEFAULT_TRIALS}]")
-    ] = None,
-    minutes: Annotated[
-        float | None, typer.Option("--minutes", min=0.01, help="Time in all; with --trials, what ends first.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Run directory. [default: venturi-runs/TIME-NAME]")
-    ] = None,
-    resume: Annotated[
-        str | None, typer.Option("--resume", help="Go on with the search in this run, or last.")
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where",
-            metavar="CONDITION",
-            help='With recorded:RUN: only cells for which this holds, as in "rows_per_stream == 5e8"; may '
-            "be repeated.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Chooses among first trials that are as good.")] = 1,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The answer only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
-    unproven: options.Unproven = False,
-    executor: options.Executor = "core",
+    target: str | None = argument(
+        "A URL; a scenario, file or built in, whose matrix is searched; or recorded:RUN, a run that "
+        "was measured before, to see what a search would have needed.",
+        metavar="TARGET",
+    ),
+    trials: int | None = flag(f"Trials in all. [default: {DEFAULT_TRIALS}]", min=2),
+    minutes: float | None = flag("Time in all; with --trials, what ends first.", min=0.01),
+    out: Path | None = flag("Run directory. [default: venturi-runs/TIME-NAME]"),
+    resume: str | None = flag("Go on with the search in this run, or last."),
+    where: list[str] | None = flag(
+        'With recorded:RUN: only cells for which this holds, as in "rows_per_stream == 5e8"; may '
+        "be repeated.",
+        metavar="CONDITION",
+    ),
+    seed: int = flag("Chooses among first trials that are as good.", 1),
+    quiet: bool = switch("The answer only.", "--quiet", "-q"),
+    as_json: bool = switch("The answer as JSON.", "--json"),
+    unproven: bool = options.UNPROVEN,
+    executor: str = options.EXECUTOR,
     *,
     settings: dict[str, Any],
 ) -> None:
     """Search a target's settings for the fastest, in few trials."""
-    given = dict(locals()) | settings
+    flags = dict(locals()) | settings
     budget = Budget(
         trials if trials is not None or minutes is not None else DEFAULT_TRIALS,
         minutes * 60 if minutes is not None else None,
     )
     if target is not None and resume is not None:
-        raise VenturiError(
-            f"{target} does not go with --resume: the search goes on in its own run",
-            hint=f"venturi tune --resume {resume}",
-        )
+        text = f"{target} does not go with --resume: the search goes on in its own run"
+        raise VenturiError(text, hint=f"venturi tune --resume {resume}")
     if target is None and resume is None:
-        raise VenturiError(
-            "nothing to tune: name a URL, a scenario, or recorded:RUN", hint="venturi tune flight://local"
-        )
+        text = "nothing to tune: name a URL, a scenario, or recorded:RUN"
+        raise VenturiError(text, hint="venturi tune flight://local")
     if target is not None and target.startswith(RECORDED):
-        _replay(target.removeprefix(RECORDED), budget, given)
+        _replay(target.removeprefix(RECORDED), budget, flags)
         return
     if where:
         raise VenturiError(
             "--where goes with recorded:RUN only", hint="a search of a target takes what flags and matrix say"
         )
-    _search(budget, given)
+    _search(budget, flags)
 
 
-def _given(given: dict[str, Any]) -> list[str]:
-    """Flags of the space that were used."""
-    return ["--" + name.replace("_", "-") for name in _SPACE if given[name] not in (None, [])]
+def _refuse_flags(flags: dict[str, Any], beside: str, hint: str) -> None:
+    """Raises VenturiError for a flag of the space."""
+    for name in _SPACE:
+        if flags[name] not in (None, []):
+            raise VenturiError(f"--{name.replace('_', '-')} does not go with {beside}", hint=hint)
 
 
-def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
+def _replay(run: str, budget: Budget, flags: dict[str, Any]) -> None:
     from venturi.analysis.compare.best import speed_of
     from venturi.analysis.selection import cells_where
     from venturi.common.units import percent
     from venturi.measure.tune import Recorded, replay
     from venturi.report import tune as report
 
-    if used := _given(given):
-        raise VenturiError(
-            f"{used[0]} does not go with recorded:RUN", hint="a recorded run has the cells it has"
-        )
-    recorded = Recorded(cells_where(options.read(run).cells, given["where"], run))
+    _refuse_flags(flags, "recorded:RUN", "a recorded run has the cells it has")
+    recorded = Recorded(cells_where(options.read(run).cells, flags["where"], run))
     unit = speed_of(recorded.cells[0], recorded.measure).unit
 
     def learned(search: Search, done: int, of: int | None) -> None:
-        if not (given["quiet"] or given["as_json"]):
+        if not (flags["quiet"] or flags["as_json"]):
             text = report.step(search, recorded.candidates, recorded.names, unit)
             print(f"[{done}{f'/{of}' if of else ''}] {text}", file=sys.stderr, flush=True)
 
-    tuned = replay(recorded, budget, learned, given["seed"])
-    _print(tuned, given, unit)
-    if not given["as_json"] and tuned.answer is not None:
+    tuned = replay(recorded, budget, learned, flags["seed"])
+    _print(tuned, flags, unit)
+    if not flags["as_json"] and tuned.answer is not None:
         fastest = report.setting(recorded.candidates[recorded.fastest], recorded.names)
         reached = percent(recorded.share(tuned.answer.best), 1)
         print(
@@ -144,27 +126,23 @@ def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
         )
 
 
-def _search(budget: Budget, given: dict[str, Any]) -> None:
-    from venturi.cli.run import _observer, executed_by
+def _search(budget: Budget, flags: dict[str, Any]) -> None:
+    from venturi.cli.run import _close, _observer, executed_by
     from venturi.measure import run_events
     from venturi.measure import tune as tuning
     from venturi.report import tune as report
     from venturi.store.directory import RunDirectory
     from venturi.store.open import find_run
 
-    if given["resume"] is not None:
-        if used := _given(given):
-            raise VenturiError(
-                f"{used[0]} does not go with --resume: a search keeps the space it was begun with",
-                hint="start another search for another space",
-            )
-        out = find_run(given["resume"])
+    if flags["resume"] is not None:
+        _refuse_flags(flags, "--resume", "a search keeps the space it was begun with; start another one")
+        out = find_run(flags["resume"])
         scenario = run_events.scenario_of(RunDirectory(out))
     else:
-        scenario = _scenario(given)
-        out = given["out"] or run_events.default_out(scenario)
+        scenario = _scenario(flags)
+        out = flags["out"] or run_events.default_out(scenario)
     output.go_on(None)
-    observer = _observer(given | {"as_json": False, "quiet": given["quiet"] or given["as_json"]})
+    observer = _observer(flags | {"as_json": False, "quiet": flags["quiet"] or flags["as_json"]})
     cells: list[Any] = []
     last = ""
 
@@ -182,7 +160,7 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
     cells = [c.parameters for c in matrix.cells(scenario)]
     names = tuning.settings(cells)
     try:
-        with executed_by(given["executor"], scenario) as engine:
+        with executed_by(flags["executor"], scenario) as engine:
             tuned = tuning.execute(
                 scenario,
                 out,
@@ -190,23 +168,18 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
                 observer,
                 budget,
                 learned,
-                given["seed"],
-                given["resume"] is not None,
+                flags["seed"],
+                flags["resume"] is not None,
                 options.command_line(sys.argv),
-                given["unproven"],
+                flags["unproven"],
             )
     finally:
-        from venturi.cli.progress import LiveObserver
-
-        if isinstance(observer, LiveObserver):
-            observer.close()
-    _print(tuned, given, main_unit(cells[0].get("operation")))
+        _close(observer)
+    _print(tuned, flags, main_unit(cells[0].get("operation")))
     assert tuned.run is not None
-    if not given["as_json"]:
-        if tuned.answer is not None:
-            print(f"next: venturi best {out}; the rest of the matrix: venturi run --resume {out}")
-        else:
-            print(f"next, when that is mended: venturi tune --resume {out}")
+    if not flags["as_json"]:
+        rest = f"venturi best {out}; the rest of the matrix: venturi run --resume {out}"
+        print(f"next: {rest}" if tuned.answer else f"next, when that is mended: venturi tune --resume {out}")
         print(f"run: {out}")
     result = tuned.run.result
     if result.interrupted:
@@ -216,38 +189,30 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
     raise typer.Exit(int(tuned.run.exit_code))
 
 
-def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
+def _print(tuned: Tuned, flags: dict[str, Any], unit: str = "B/s") -> None:
     from venturi.report import tune as report
 
-    if given["as_json"]:
-        options.print_json(report.machine(tuned, unit))
-        return
-    options.print_document(report.document(tuned, unit))
+    format = "json" if flags["as_json"] else "table"
+    options.print_answer(format, lambda: report.document(tuned, unit), lambda: report.machine(tuned, unit))
 
 
-def _scenario(given: dict[str, Any]) -> Scenario:
+def _scenario(flags: dict[str, Any]) -> Scenario:
     """The scenario whose matrix is searched: a file's or a built-in one's, or one made for a URL."""
     from venturi.cli.run import executed_by
     from venturi.measure.tune import space
     from venturi.plan.layers import Layer, file_layer
     from venturi.plan.load import layer_tree, load
-    from venturi.targets.urls import check_url
 
-    target = str(given["target"])
-    url = None
-    if "://" in target:
-        try:
-            url = check_url(target)
-        except ValueError as error:
-            raise ScenarioError(f"TARGET: {error}") from None
-    tree, spelled = layer_tree({name: given[name] for name in _SPACE} | {"target": url})
-    asked = Layer("", tree, flags=spelled)
+    target = str(flags["target"])
+    url = options.target(target) if "://" in target else None
+    tree, spelled = layer_tree({name: flags[name] for name in _SPACE} | {"target": url})
+    layer = Layer("", tree, flags=spelled)
     if url is None:
-        return load([file_layer(target), asked])
+        return load([file_layer(target), layer])
 
     def note(level: str, text: str) -> None:
-        if not (given["quiet"] or given["as_json"]):
+        if not (flags["quiet"] or flags["as_json"]):
             say(level, text)
 
-    with executed_by(given["executor"]) as engine:
-        return space(tree, asked, engine, note, given["out"])
+    with executed_by(flags["executor"]) as engine:
+        return space(tree, layer, engine, note, flags["out"])

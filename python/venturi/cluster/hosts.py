@@ -30,24 +30,6 @@ from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.units import plural
 from venturi.targets.urls import printable
 
-__all__ = [
-    "Answer",
-    "Plan",
-    "Remote",
-    "check_alike",
-    "down",
-    "environment_for",
-    "forget",
-    "kept",
-    "listed",
-    "raise_errors",
-    "remember",
-    "remote_of",
-    "status",
-    "token_file",
-    "up",
-]
-
 SSH = "ssh -o BatchMode=yes"
 _AT_ONCE = 64
 # What a host needs beyond the order's own time: connecting, and starting a Python.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from venturi.plan.cell import Cell
     from venturi.plan.settings import Hosts
 
-__all__ = ["RayExecutor"]
-
 _CALLS = 8
 _BEGIN_SECONDS = 60.0
 _BEGIN_A_LOADER_SECONDS = 2.0

@@ -17,8 +17,6 @@ from collections.abc import Iterator
 
 from venturi.cluster.node import users
 
-__all__ = ["RayGuard"]
-
 _VARIABLE = "VENTURI_RAY"
 _GRACE_SECONDS = 10.0
 _POLL_SECONDS = 0.05

@@ -24,8 +24,6 @@ from venturi.engine.calls import Gone
 from venturi.servers.reference import ReferenceServer
 from venturi.servers.starters import StoreProcess
 
-__all__ = ["RayServer", "RayServers", "RemoteServer", "ServerGroup", "ServerHost", "address_in"]
-
 _SIOCGIFADDR = 0x8915
 _ANSWER_SECONDS = 60.0
 """A host that has not answered for so long counts as gone. Ray usually tells of its end earlier."""

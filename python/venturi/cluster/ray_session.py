@@ -20,8 +20,6 @@ from venturi.common.environment import boot_id
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.calls import Gone
 
-__all__ = ["Actor", "Places", "Session", "node_id"]
-
 _QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
 _OBJECT_STORE_BYTES = 80 * 1024 * 1024
 _PLACE_SECONDS = 30.0

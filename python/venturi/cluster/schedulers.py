@@ -14,8 +14,6 @@ from pathlib import Path
 from venturi.common.credentials import INSTEAD, command_tells_secret
 from venturi.common.errors import ExitCode, VenturiError
 
-__all__ = ["batch_script", "manifest", "submit"]
-
 _SUBMIT_SECONDS = 60
 _FORMS = {
     "name": (r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?", "must be lower-case letters, digits and -, at most 40"),

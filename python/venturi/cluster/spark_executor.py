@@ -33,8 +33,6 @@ from venturi.targets.urls import is_loopback
 if TYPE_CHECKING:
     from venturi.plan.cell import Cell
 
-__all__ = ["SparkExecutor", "Switchboard", "TaskLoader", "answer_calls"]
-
 _MOST_HELLO = 1024
 _PATIENCE = 10.0  # seconds, to connect, to say who one is, and for a peer to take what it is sent
 

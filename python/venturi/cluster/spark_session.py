@@ -13,8 +13,6 @@ from venturi.common import temporary
 from venturi.common.credentials import masked
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 
-__all__ = ["DEFAULT_MASTER", "Session", "in_our_words"]
-
 DEFAULT_MASTER = "local[64]"
 """Tasks of a local Spark are processes on this machine; idle slots cost nothing."""
 _MOST_TEXT = 300

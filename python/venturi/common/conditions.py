@@ -15,8 +15,6 @@ from typing import Any
 from venturi.common.suffixes import parse_count, parse_duration
 from venturi.common.texts import meant
 
-__all__ = ["Condition"]
-
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,

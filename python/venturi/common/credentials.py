@@ -17,25 +17,6 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-__all__ = [
-    "HIDDEN",
-    "INSTEAD",
-    "carries_secret",
-    "command_tells_secret",
-    "environment_variable",
-    "filled",
-    "is_secret",
-    "is_secret_setting",
-    "masked",
-    "named",
-    "not_set",
-    "scrubbed",
-    "tells_secret",
-    "without_named",
-    "without_passwords",
-    "without_secrets",
-]
-
 HIDDEN = "***"
 INSTEAD = (
     "write {env:NAME} instead; Venturi inserts the variable's value when it uses the text and never stores it"
@@ -343,3 +324,22 @@ def scrubbed(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [scrubbed(item) for item in value]
     return without_secrets(value) if isinstance(value, str) else value
+
+
+def split_command(command: str) -> list[str]:
+    """The program and its arguments, as a shell would split them; no shell is asked. Raises ValueError where
+    that cannot be done, or where nothing stands there."""
+    try:
+        found = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"{command!r}: {str(error).lower()}") from None
+    if not found or not found[0]:
+        raise ValueError("names no program")
+    return found
+
+
+def storable_command(value: str | None) -> str | None:
+    """A command that may be stored. Raises ValueError where it has a secret in it, or is none."""
+    if value is not None and command_tells_secret(split_command(value)):
+        raise ValueError(f"a secret in it would be stored with the run; {INSTEAD}")
+    return value

@@ -17,8 +17,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ServerEnvironments", "collect", "cpu_times", "describe", "describe_host", "usable_cores"]
-
 _SYSCTLS = (
     *("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.core.rmem_max", "net.core.wmem_max"),
     *("net.ipv4.tcp_congestion_control", "net.core.default_qdisc", "net.ipv4.tcp_slow_start_after_idle"),

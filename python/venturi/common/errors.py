@@ -9,8 +9,6 @@ from enum import IntEnum
 
 from venturi.common.credentials import without_secrets
 
-__all__ = ["DamagedWarning", "ExitCode", "ScenarioError", "StoreError", "VenturiError"]
-
 
 class ExitCode(IntEnum):
     """What a process ends with; a script can rely on these numbers."""

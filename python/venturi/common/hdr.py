@@ -16,8 +16,6 @@ import math
 import struct
 from collections.abc import Mapping, Sequence
 
-__all__ = ["LEAST_BEYOND", "batches_for", "decode", "encode", "percentile", "percentiles", "summary"]
-
 _COOKIE = 0x1C849303 | 0x10
 _HEADER = struct.Struct(">IIIIQQd")
 PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)

@@ -17,28 +17,6 @@ from typing import Literal
 from venturi.common.suffixes import parse_count, parse_duration, parse_percent, spell_duration
 from venturi.common.texts import meant
 
-__all__ = [
-    "ETHERNET",
-    "FAST",
-    "LINK_SETTINGS",
-    "PRESETS",
-    "SERVER_END",
-    "TCP_HEADERS",
-    "UNSHAPED",
-    "WAYS",
-    "Link",
-    "Preset",
-    "Rates",
-    "Way",
-    "canonical",
-    "canonical_rate",
-    "known",
-    "known_rates",
-    "parse",
-    "rates",
-    "way",
-]
-
 Rates = tuple[float, float]
 """bits/s with all that Ethernet adds: down (server to client) and up (client to server)."""
 

@@ -9,8 +9,6 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Busy", "await_end_with_parent", "busiest", "children", "is_ending", "ticks"]
-
 _PR_GET_PDEATHSIG = 2
 _PF_EXITING = 0x4  # include/linux/sched.h
 

@@ -12,19 +12,6 @@ from typing import Any, TypeVar
 
 from venturi.common.errors import ExitCode, VenturiError
 
-__all__ = [
-    "Ending",
-    "beside",
-    "ending",
-    "ends",
-    "interrupting",
-    "is_program",
-    "kept",
-    "load_core",
-    "owning_process",
-    "without_collector",
-]
-
 
 def load_core() -> Any:
     """The compiled half. Raises VenturiError if this installation has none."""

@@ -15,20 +15,6 @@ from typing import Any
 
 from venturi.common.units import significant
 
-__all__ = [
-    "SEED_NS",
-    "format_bytes",
-    "format_count",
-    "format_duration",
-    "parse_count",
-    "parse_duration",
-    "parse_percent",
-    "parse_range",
-    "parse_time",
-    "spell_duration",
-    "spell_time",
-]
-
 _COUNTS = {
     "": 1,
     "k": 10**3,

@@ -24,8 +24,6 @@ from pathlib import Path
 
 from venturi.common.errors import StoreError
 
-__all__ = ["LockedTempDir", "make", "sweep"]
-
 _LOCK = re.compile(r"\.(venturi-[a-z0-9]+-[0-9a-f]{8})\.lock")
 _ATTEMPTS = 100
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)

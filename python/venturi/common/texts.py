@@ -10,8 +10,6 @@ from typing import Any
 
 from venturi.common.credentials import without_secrets
 
-__all__ = ["LONGEST", "Note", "listed", "log", "meant", "plain", "say", "similar"]
-
 Note = Callable[[str, str], None]
 """Takes a line for the user: level (info, warning, error, hint) and text."""
 LONGEST = 4000

@@ -12,8 +12,6 @@ import tomli_w
 
 from venturi.common.errors import ScenarioError
 
-__all__ = ["dump", "line_of", "parse", "parse_value"]
-
 _HEADER = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=(?!=)")
 

@@ -19,8 +19,6 @@ from typing import IO, Any
 
 from venturi.common.errors import VenturiError
 
-__all__ = ["Caller", "Gone", "Process", "serve", "serve_parent"]
-
 _STOP_SECONDS = 5.0
 _PLAIN = (OSError, RuntimeError, ValueError, VenturiError)
 """Errors whose text says enough without their type."""

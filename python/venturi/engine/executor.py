@@ -25,16 +25,6 @@ from venturi.engine.loader import LoaderProcess, probe_tcp
 from venturi.engine.spec import failed_record
 from venturi.targets.system import is_driver
 
-__all__ = [
-    "CoreExecutor",
-    "Executor",
-    "Progress",
-    "TrialControl",
-    "TrialHandle",
-    "run_in_process",
-    "run_with_progress",
-]
-
 _PROGRESS_SECONDS = 0.1
 _GRACE_SECONDS = 15.0
 """From a cancel until the process is ended: a driver may keep it."""

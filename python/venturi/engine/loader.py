@@ -22,8 +22,6 @@ from venturi.engine.calls import Process, serve_parent
 from venturi.engine.spec import FORMAT_VERSION, failed_record
 from venturi.targets.urls import each_host
 
-__all__ = ["ENDED", "PHASES", "Loader", "LoaderProcess", "PhaseReply", "joined", "probe_tcp", "reached"]
-
 
 def probe_tcp(core: Any, text: str, control: Any) -> str:
     """As the core's, whose probes have one host each. `first` in the spec: the number of the first stream."""

@@ -18,8 +18,6 @@ from venturi.targets.plugin import Trial
 from venturi.targets.plugins import Plugin, place_of_error
 from venturi.targets.system import PLUGINS, scheme_of
 
-__all__ = ["Calls", "of", "run_trial"]
-
 TRACEBACKS = "VENTURI_PLUGIN_TRACEBACKS"
 """The environment variable that has whole tracebacks written to standard error, where it is "on"."""
 _LONGEST = 2000
@@ -115,7 +113,7 @@ class Calls:
         if callable(close):
             self._called("close", close)
 
-    def told(self, error: BaseException) -> str:
+    def describe_error(self, error: BaseException) -> str:
         """The line for what was raised, or for what an Arrow stream said."""
         if isinstance(error, _Told):
             return str(error)

@@ -13,16 +13,6 @@ from typing import Any
 from venturi.common.credentials import without_named
 from venturi.plan.cell import Cell
 
-__all__ = [
-    "FORMAT_VERSION",
-    "build_spec",
-    "completed",
-    "failed_record",
-    "shorten_errors",
-    "trial_id",
-    "trial_line",
-]
-
 FORMAT_VERSION = 1
 # Of the text of an error. What peers say, as a rule one line, is bounded by them alone.
 _MOST_TEXT = 4000

@@ -28,8 +28,6 @@ from venturi.inputs.points import Columns, arranged, unpacked
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DataStore", "Prepared", "locate", "read_table"]
-
 # Unless asked otherwise, batches are of this many rows: what a typical Arrow reader hands out.
 _USUAL_BATCH = 65_536
 # What the engine makes at most for one batch.
@@ -269,9 +267,9 @@ def _check_room(label: str, table: Any, size: int, missing: int) -> None:
     """Whether batches of `size` rows, and the table with `missing` of its rows once more, have room in
     memory. Raises ScenarioError."""
     row = table.nbytes / table.num_rows
-    batch, whole = size * row, (table.num_rows + missing) * row
+    batch, total = size * row, (table.num_rows + missing) * row
     limit = _check_table(label, table.nbytes)
-    if batch <= MOST_BATCH_BYTES and whole <= limit:
+    if batch <= MOST_BATCH_BYTES and total <= limit:
         return
     # To slice a row takes microseconds, and a table may have many millions of them.
     looked = min(table.num_rows, _MOST_LOOKED)
@@ -366,14 +364,14 @@ class DataStore:
         _check_room(label, table, size, missing)
         try:
             # One dictionary for all batches: an IPC file may hold only one a column.
-            whole = table.unify_dictionaries()
+            total = table.unify_dictionaries()
             while missing:
-                part = whole.slice(0, min(missing, table.num_rows))
-                whole = pa.concat_tables([whole, part])
+                part = total.slice(0, min(missing, table.num_rows))
+                total = pa.concat_tables([total, part])
                 missing -= part.num_rows
-            with pa.ipc.new_file(str(ipc), whole.schema) as writer:
-                for start in range(0, whole.num_rows, size):
-                    chunk = whole.slice(start, size).combine_chunks()
+            with pa.ipc.new_file(str(ipc), total.schema) as writer:
+                for start in range(0, total.num_rows, size):
+                    chunk = total.slice(start, size).combine_chunks()
                     batches = chunk.to_batches()
                     if len(batches) != 1:
                         raise ScenarioError(f"{label}: a batch of {size} rows is over 2 GiB; use fewer rows")

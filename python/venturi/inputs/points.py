@@ -16,8 +16,6 @@ from venturi.common.texts import listed, similar
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Columns", "arranged", "unpacked"]
-
 # Integers as times: the unit by their size, for the years 1973 to 2286.
 _UNITS = ((10**17, "ns"), (10**14, "us"), (10**11, "ms"), (0, "s"))
 
@@ -179,10 +177,7 @@ def _plain(kind: Any) -> Any:
         )
     if pa.types.is_map(kind):
         return pa.map_(_plain(kind.key_type), kind.item_field.with_type(_plain(kind.item_type)))
-    for is_list, made in (
-        (pa.types.is_large_list, pa.large_list),
-        (pa.types.is_list, pa.list_),
-    ):
+    for is_list, made in ((pa.types.is_large_list, pa.large_list), (pa.types.is_list, pa.list_)):
         if is_list(kind):
             return made(kind.value_field.with_type(_plain(kind.value_type)))
     if pa.types.is_fixed_size_list(kind):

@@ -30,7 +30,7 @@ from venturi.common.environment import usable_cores
 from venturi.common.links import SERVER_END
 from venturi.engine.executor import Executor, TrialControl, run_with_progress
 from venturi.engine.spec import FORMAT_VERSION, build_spec
-from venturi.measure.trial_targets import Endpoints
+from venturi.measure.trial_targets import Endpoints, records
 from venturi.netlab.network import filled
 from venturi.plan.cell import Cell
 from venturi.servers.reference import ReferenceServer
@@ -52,21 +52,6 @@ from venturi.targets.system import (
 )
 from venturi.targets.urls import each_host, is_loopback, place_of, split_url
 
-__all__ = [
-    "MOST_DISK_BYTES",
-    "NAMES",
-    "REPEATS",
-    "SECONDS",
-    "SOCKETS",
-    "Probe",
-    "Prober",
-    "cost",
-    "foreign",
-    "probes",
-    "seconds",
-    "usable_cores",
-]
-
 REPEATS = 3
 SOCKETS = ("tcp", "unix")
 """Kinds of raw sockets, by what their addresses are."""
@@ -84,6 +69,11 @@ _LINKS = 16
 """The most loaders, and the most links between hosts, that are also measured one by one."""
 _MOST_ENGINE_ROWS = 50_000
 """Rows of `usage` that the engine's probe of upserts cycles through."""
+_FIELDS = {
+    "memory": ("threads",), "disk": ("name", "path"), "cipher": ("name",), "codec": ("name",),
+    "pipe": ("direction", "streams", "threads"),
+}  # fmt: skip
+"""Of a probe's spec, what the probe says itself."""
 NAMES = {
     "tcp": "raw TCP", "unix": "raw Unix socket", "pipe": "raw pipe", "memory": "memory copy",
     "engine": "engine", "cipher": "cipher", "codec": "codecs", "disk": "disk",
@@ -134,11 +124,7 @@ def foreign(url: str, over_link: bool = False) -> bool:
 def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) -> list[Probe]:
     """The distinct probes that these cells ask for. `path`: where a local target would store; `servers`: how
     many `X://remote` stands for."""
-    distinct: dict[Probe, None] = {}
-
-    def want(probe: Probe) -> None:
-        distinct.setdefault(probe)
-
+    wanted: list[Probe] = []
     for cell in found:
         p, size, url = cell.parameters, cell.message_bytes, str(cell.parameters["target"])
         # The empty target is itself a limit.
@@ -147,76 +133,52 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
         ways = _ways(cell, servers if is_remote(url) else len(each_host(url)))
         if p.get("on") != "spark" and (p.get("loaders") or 1) > 1:
             # One host's limit does not bound several hosts.
-            for probe in ways:
-                want(probe)
+            wanted += ways
             continue
         # A point is larger on the wire than its payload, so the engine is the limit before memory.
-        for threads in sorted({1, usable_cores()}) if p["operation"] != "ingest" else ():
-            want(Probe("memory", end="client", name="copy", threads=threads))
+        cores = sorted({1, usable_cores()}) if p["operation"] != "ingest" else ()
+        wanted += [Probe("memory", end="client", name="copy", threads=threads) for threads in cores]
         away = foreign(url, p.get("link") is not None)
         if waits_for_disk(p) and not away:
             # How often a database commits is known of one that the run starts, or has in its process.
             own = p["operation"] == "upsert" and (is_local(url) or in_process(url))
             for name in ("fsync", "direct", *(("commit",) if own else ())):
-                want(Probe("disk", end="client", name=name, path=str(_storage(url, path or Path()))))
-        for probe in ways:
-            want(probe)
+                wanted.append(Probe("disk", end="client", name=name, path=str(_storage(url, path or Path()))))
+        wanted += ways
         mine = "put" if p["operation"] == "put" else "get"
         # What a database sends for a row is not its payload.
         arrow = scheme_of(url) in REFERENCE
         for name, at in (("seal", "put"), ("open", "get")) if is_tls(url) and ways and arrow else ():
             if at == mine or not away:
-                want(Probe("cipher", end="client", name=name, threads=1))
-        if size is None:
-            continue
+                wanted.append(Probe("cipher", end="client", name=name, threads=1))
         label, upsert = data_label(p), p["operation"] == "upsert"
-        if label is None:
+        if size is None or label is None:
             continue
-        want(
-            Probe(
-                "engine",
-                name="none" if upsert else p["verify"],
-                threads=p["threads"],
-                streams=p["streams"],
-                message_bytes=size,
-                data=label,
-                cell=cell,
-            )
-        )
+        of: dict[str, Any] = {"message_bytes": size, "data": label, "cell": cell}
+        check = "none" if upsert else p["verify"]
+        wanted.append(Probe("engine", name=check, threads=p["threads"], streams=p["streams"], **of))
         codec = None if upsert or p["operation"] == "ingest" else codec_of(p.get("compression"))
         mine = "encode" if p["operation"] == "put" else "decode"
         for verb in ("encode", "decode") if codec else ():
             # Another host's cores cannot be measured from here.
             if verb == mine or not away:
-                name = f"{codec}-{verb}"
-                want(
-                    Probe(
-                        "codec", end="client", name=name, threads=1, message_bytes=size, data=label, cell=cell
-                    )
-                )
-    return list(distinct)
+                wanted.append(Probe("codec", end="client", name=f"{codec}-{verb}", threads=1, **of))
+    return list(dict.fromkeys(wanted))
 
 
 def _ways(cell: Cell, servers: int) -> list[Probe]:
     """Raw TCP over all ways of a cell at once, and over each alone where there are several but few."""
-    p, url = cell.parameters, str(cell.parameters["target"])
+    p, url, streams = cell.parameters, str(cell.parameters["target"]), int(cell.parameters["streams"])
     # Databases and stores of time series have no port for plain bytes; what a plugin or a driver goes over,
     # nobody knows; shared memory is no socket, and copies in memory are probed anyway.
     if p["operation"] not in ("get", "put") or is_plugin(url) or is_driver(url) or is_shared(url):
         return []
     if scheme_of(url) in PIPES:
-        streams, threads = int(p["streams"]), min(int(p["threads"]), int(p["streams"]))
+        threads, direction = min(int(p["threads"]), streams), str(p["operation"])
         return [
-            Probe(
-                "pipe",
-                end="client",
-                threads=threads,
-                pin=pinned(p),
-                direction=str(p["operation"]),
-                streams=streams,
-            )
+            Probe("pipe", end="client", threads=threads, pin=pinned(p), direction=direction, streams=streams)
         ]
-    placed, streams = p.get("on") != "spark" and p.get("loaders") is not None, int(p["streams"])
+    placed = p.get("on") != "spark" and p.get("loaders") is not None
     loaders = int(p.get("loaders") or 1) if placed else 1
 
     def probe(name: str | None, count: int, **more: Any) -> Probe:
@@ -370,20 +332,20 @@ class Prober:
             return run_with_progress(executor.probe_tcp, spec, control) | one
         if probe.kind == "engine":
             return self._engine(probe, duration, control)
-        spec = {"kind": probe.kind, "duration_ns": duration}
-        if probe.kind == "memory":
-            spec |= {"threads": probe.threads}
-        elif probe.kind == "disk":
-            spec |= {"name": probe.name, "path": probe.path, "most_bytes": MOST_DISK_BYTES}
-        elif probe.kind == "cipher":
-            spec |= {"name": probe.name}
+        fields = _FIELDS[probe.kind]
+        spec = {
+            "kind": probe.kind,
+            "duration_ns": duration,
+            **{name: getattr(probe, name) for name in fields},
+        }
+        if probe.kind == "disk":
+            spec["most_bytes"] = MOST_DISK_BYTES
         elif probe.kind == "pipe":
-            spec |= {"direction": probe.direction, "streams": probe.streams, "threads": probe.threads}
-            spec |= {"pin": _cpus(probe)}
-        else:
+            spec["pin"] = _cpus(probe)
+        elif probe.kind == "codec":
             assert probe.cell is not None
             rows = probe.cell.parameters["rows_per_batch"]
-            spec |= {"name": probe.name, "data": self._data(probe.cell), "rows_per_batch": rows}
+            spec |= {"data": self._data(probe.cell), "rows_per_batch": rows}
         return run_with_progress(executor.probe, spec, control)
 
     def _engine(self, probe: Probe, duration: int, control: TrialControl) -> dict[str, Any]:
@@ -414,10 +376,7 @@ class Prober:
         }
 
     def _data(self, cell: Cell) -> dict[str, Any]:
-        p = cell.parameters
-        if self._endpoints is not None:
-            return dict(self._endpoints.data(cell))
-        return {"source": "records", "columns": p["columns"], "values": p["values"], "seed": p["seed"]}
+        return records(cell) if self._endpoints is None else dict(self._endpoints.data(cell))
 
     def _server(self, url: str) -> str:
         """The reference server that stands for this address in a probe."""
@@ -426,7 +385,7 @@ class Prober:
         if not is_ours(url) and not (self._stand_in and is_loopback(url)):
             return filled(split_url(url)._replace(path="", query="").geturl())
         # Asked each time: one that died was started again, somewhere else.
-        own = self._endpoints.own_address(url) if self._endpoints is not None else None
+        own = self._endpoints.local.reference_url(url) if self._endpoints is not None else None
         if own is None and url not in self._servers:
             server = SocketServer() if is_unix(url) else ReferenceServer()
             self._servers[url] = self._stack.enter_context(server).url

@@ -42,8 +42,6 @@ from venturi.store.writer import RunWriter
 from venturi.targets.system import is_shared
 from venturi.targets.urls import split_url
 
-__all__ = ["LEAST", "SHARE", "ProbeTime", "RoundProbes"]
-
 Guard = Callable[[TrialControl | None], bool]
 """Is told of each running probe, and answers whether to go on."""
 

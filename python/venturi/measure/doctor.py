@@ -18,8 +18,6 @@ from venturi.common.texts import plain
 from venturi.common.units import percent
 from venturi.targets.system import PLUGINS, REFUSED
 
-__all__ = ["Finding", "doctor"]
-
 # How long the load of the machine is watched.
 _WATCH_SECONDS = 1.0
 _MOST_BUSY = 0.05

@@ -18,8 +18,6 @@ from venturi.plan.scenario import Scenario
 from venturi.targets.system import is_flight_sql, is_ours, scheme_of
 from venturi.targets.urls import place_of, split_url
 
-__all__ = ["discover_defaults"]
-
 _STREAMS = "1,2,4"
 _RECORDS = {"operation": "get,put"}
 """Of a server that makes them by the perf protocol."""

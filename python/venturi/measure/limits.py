@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,6 @@ from venturi.targets.system import (
     scheme_of,
 )
 from venturi.targets.urls import check_url, split_url
-
-__all__ = ["KINDS", "Ceilings", "measure"]
 
 KINDS = ("memory", "tcp", "unix", "pipe", "disk", "cipher", "codec", "engine")
 _CODECS = ("ipc", "lz4", "zstd")
@@ -108,9 +106,51 @@ def measure(
 
     Raises `VenturiError` for options that are wrong; a probe that fails is a limit with an error.
     """
-    session = _Session(options, executor, progress)
-    session.measure(note)
-    return session.found
+    kinds, seconds = _kinds(options["only"]), _seconds(options["duration"])
+    if not Path(options["disk"]).is_dir():
+        raise VenturiError(f"--disk {options['disk']}: no such directory")
+    _check_codec(options["compression"])
+    scenario = _scenario(options)
+    found = Ceilings()
+    with (
+        Interrupts() as interrupts,
+        Endpoints(scenario, executor.needs_server, note) as endpoints,
+        contextlib.ExitStack() as stack,
+    ):
+        wanted, found.place = _probes(endpoints, options, kinds)
+        cache = CeilingCache.of_this_user() if executor.measures else CeilingCache(None, None)
+        peers = endpoints.server_environments() if found.place != "local" else {}
+        # The way to the server that was named is measured, not a stand-in for it.
+        prober = Prober(executor, endpoints, stack, stand_in=False)
+        measured: dict[Probe, list[dict[str, Any]]] = {}
+        dropped: set[Probe] = set()
+        rounds = [(repeat, probe) for repeat in range(options["repeats"]) for probe in wanted]
+        for number, (repeat, probe) in enumerate(rounds, 1):
+            if probe in dropped:
+                continue
+            control = executor.control()
+            if not interrupts.guard(control):
+                break
+            if progress is not None:
+                progress(
+                    number, len(rounds), title(dataclasses.asdict(dataclasses.replace(probe, cell=None)))
+                )
+            line = prober.line(probe, repeat, control, seconds)
+            interrupts.guard(None)
+            if line["outcome"] == "interrupted":
+                break
+            if line["outcome"] != "ok":
+                # What cannot be done once cannot be done again; a whole host that does not answer is given up
+                # at once.
+                dropped.update(p for p in wanted if p == probe or (probe.url and p.url == probe.url))
+            if line["kind"] == "disk" and executor.measures:
+                line["filesystem"] = file_system(Path(line["path"]))
+            found.lines.append(line)
+            measured.setdefault(probe, []).append(line)
+        found.interrupted = interrupts.requested
+        for probe, lines in measured.items() if seconds is None else ():
+            keep(cache, cache_key(probe, peers), lines[:REPEATS])
+    return found
 
 
 def _kinds(only: str | None) -> tuple[str, ...]:
@@ -124,9 +164,7 @@ def _kinds(only: str | None) -> tuple[str, ...]:
 
 
 def _check_codec(name: str | None) -> None:
-    if name is None:
-        return
-    codec, colon, level = name.partition(":")
+    codec, colon, level = (name or "lz4").partition(":")
     good = not colon if codec in ("ipc", "lz4") else codec == "zstd" and (not colon or level.isdecimal())
     if not good or (level and not 1 <= int(level) <= 22):
         raise VenturiError(
@@ -205,105 +243,47 @@ def _scenario(options: Mapping[str, Any]) -> Scenario:
     return load([Layer("", tree, flags=spelled)])
 
 
-class _Session:
-    """Measures, repeat by repeat, and keeps what was measured, also when it is interrupted."""
-
-    def __init__(self, options: Mapping[str, Any], executor: Executor, progress: Progress | None) -> None:
-        self.kinds, self.seconds = _kinds(options["only"]), _seconds(options["duration"])
-        _check_codec(options["compression"])
-        if not Path(options["disk"]).is_dir():
-            raise VenturiError(f"--disk {options['disk']}: no such directory")
-        self.scenario = _scenario(options)
-        self.executor, self.options, self.progress = executor, options, progress
-        self.found = Ceilings()
-
-    def measure(self, note: Note) -> None:
-        with (
-            Interrupts() as interrupts,
-            Endpoints(self.scenario, self.executor.needs_server, note) as endpoints,
-            contextlib.ExitStack() as stack,
-        ):
-            wanted = self._probes(endpoints)
-            cache = CeilingCache.of_this_user() if self.executor.measures else CeilingCache(None, None)
-            remote = self.found.place != "local"
-            peers = endpoints.server_environments() if remote else {}
-            # The way to the server that was named is measured, not a stand-in for it.
-            prober = Prober(self.executor, endpoints, stack, stand_in=False)
-            measured: dict[Probe, list[dict[str, Any]]] = {}
-            dropped: set[Probe] = set()
-            rounds = [(repeat, probe) for repeat in range(self.options["repeats"]) for probe in wanted]
-            for number, (repeat, probe) in enumerate(rounds, 1):
-                if probe in dropped:
-                    continue
-                control = self.executor.control()
-                if not interrupts.guard(control):
-                    break
-                if self.progress is not None:
-                    text = title(dataclasses.asdict(dataclasses.replace(probe, cell=None)))
-                    self.progress(number, len(rounds), text)
-                line = prober.line(probe, repeat, control, self.seconds)
-                interrupts.guard(None)
-                if line["outcome"] == "interrupted":
-                    break
-                if line["outcome"] != "ok":
-                    # What cannot be done once cannot be done again; a whole host that does not answer is
-                    # given up at once.
-                    dropped.update(p for p in wanted if p == probe or (probe.url and p.url == probe.url))
-                if line["kind"] == "disk" and self.executor.measures:
-                    line["filesystem"] = file_system(Path(line["path"]))
-                self.found.lines.append(line)
-                measured.setdefault(probe, []).append(line)
-            self.found.interrupted = interrupts.requested
-            if self.seconds is None:
-                for probe, lines in measured.items():
-                    keep(cache, cache_key(probe, peers), lines[:REPEATS])
-
-    def _probes(self, endpoints: Endpoints) -> list[Probe]:
-        """Those of the cells, and the ones that a run makes only where it needs them."""
-        found = probes(endpoints.cells)
-        ways = [probe for probe in found if probe.kind in SOCKETS]
-        local = [
-            dataclasses.replace(probe, kind="tcp", place="local", url=LOCAL)
-            for probe in ways
-            if probe.name is None
-        ]
-        unix = [dataclasses.replace(probe, kind="unix", url=LOCAL_UNIX) for probe in local]
-        remote = [] if is_local(ways[0].url) else ways
-        if remote:
-            self.found.place = str(remote[0].place)
-        cell = endpoints.cells[0]
-        size, label = cell.message_bytes, next(p.data for p in found if p.kind == "engine")
-        names = dict.fromkeys(filter(None, [*_CODECS, self.options["compression"]]))
-        codecs = [
-            Probe(
-                "codec",
-                end="client",
-                name=f"{codec}-{verb}",
-                threads=1,
-                message_bytes=size,
-                data=label,
-                cell=cell,
-            )
-            for codec in names
-            for verb in ("encode", "decode")
-        ]
-        path = str(Path(self.options["disk"]).resolve())
-        disks = [Probe("disk", end="client", name=name, path=path) for name in ("fsync", "direct")]
-        # Where TCP takes every way, a pipe has but one.
-        pipes = [dataclasses.replace(probe, kind="pipe", place=None, end="client", url="") for probe in local]
-        every = {
-            "memory": [p for p in found if p.kind == "memory"],
-            "tcp": [*(p for p in remote if p.kind == "tcp"), *local],
-            "unix": [*(p for p in remote if p.kind == "unix"), *unix],
-            "pipe": pipes,
-            "disk": disks,
-            "cipher": [Probe("cipher", end="client", name=name, threads=1) for name in ("seal", "open")],
-            "codec": codecs,
-            "engine": [p for p in found if p.kind == "engine"],
-        }
-        # The far host first: whether it answers is known at once.
-        order = [*SOCKETS, *(k for k in KINDS if k not in SOCKETS)] if remote else list(KINDS)
-        return [probe for kind in order if kind in self.kinds for probe in every[kind]]
+def _probes(
+    endpoints: Endpoints, options: Mapping[str, Any], kinds: Sequence[str]
+) -> tuple[list[Probe], str]:
+    """Those of the cells, and the ones that a run makes only where it needs them; and the place where the way
+    leads."""
+    found = probes(endpoints.cells)
+    ways = [probe for probe in found if probe.kind in SOCKETS]
+    local = [
+        dataclasses.replace(probe, kind="tcp", place="local", url=LOCAL)
+        for probe in ways
+        if probe.name is None
+    ]
+    unix = [dataclasses.replace(probe, kind="unix", url=LOCAL_UNIX) for probe in local]
+    remote = [] if is_local(ways[0].url) else ways
+    cell = endpoints.cells[0]
+    size, label = cell.message_bytes, next(p.data for p in found if p.kind == "engine")
+    names = dict.fromkeys(filter(None, [*_CODECS, options["compression"]]))
+    of: dict[str, Any] = {"message_bytes": size, "data": label, "cell": cell}
+    codecs = [
+        Probe("codec", end="client", name=f"{codec}-{verb}", threads=1, **of)
+        for codec in names
+        for verb in ("encode", "decode")
+    ]
+    path = str(Path(options["disk"]).resolve())
+    disks = [Probe("disk", end="client", name=name, path=path) for name in ("fsync", "direct")]
+    # Where TCP takes every way, a pipe has but one.
+    pipes = [dataclasses.replace(probe, kind="pipe", place=None, end="client", url="") for probe in local]
+    every = {
+        "memory": [p for p in found if p.kind == "memory"],
+        "tcp": [*(p for p in remote if p.kind == "tcp"), *local],
+        "unix": [*(p for p in remote if p.kind == "unix"), *unix],
+        "pipe": pipes,
+        "disk": disks,
+        "cipher": [Probe("cipher", end="client", name=name, threads=1) for name in ("seal", "open")],
+        "codec": codecs,
+        "engine": [p for p in found if p.kind == "engine"],
+    }
+    # The far host first: whether it answers is known at once.
+    order = [*SOCKETS, *(k for k in KINDS if k not in SOCKETS)] if remote else list(KINDS)
+    place = str(remote[0].place) if remote else "local"
+    return [probe for kind in order if kind in kinds for probe in every[kind]], place
 
 
 def _kind(line: Mapping[str, Any]) -> object:

@@ -19,8 +19,6 @@ from venturi.netlab.laboratory import Laboratory, WrongLink
 from venturi.netlab.network import CLIENT, SERVER, address
 from venturi.servers.starters import Placed, Server
 
-__all__ = ["WAYS", "Looked", "named", "program", "survey"]
-
 WAYS = {"down": "get", "up": "put"}
 """Ways over a link, from the server down to the client and up, by the operation that goes there."""
 
@@ -130,9 +128,7 @@ def program(link: Link, cross: float | None, server: str | None, client: str, no
             lab.ready(link, cross)
         except (WrongLink, OSError) as error:
             raise VenturiError(
-                str(error),
-                ExitCode.TRIALS_FAILED,
-                hint=f'venturi links "{link.text}" looks at it again',
+                str(error), ExitCode.TRIALS_FAILED, hint=f'venturi links "{link.text}" looks at it again'
             ) from None
         status: int | None = None
         try:

@@ -18,8 +18,6 @@ from typing import Any
 
 from venturi.common.environment import boot_id, describe_host, read, version
 
-__all__ = ["LIFETIME_SECONDS", "CeilingCache", "Kept", "ceilings_directory", "directory", "machine"]
-
 _MOST_SCANNED = 1000
 
 

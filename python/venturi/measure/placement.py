@@ -19,8 +19,6 @@ from venturi.targets.urls import printable
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["executor", "local_executor", "named", "resumed", "with_loaders"]
-
 _RAY = ("auto", "local")
 _BESIDE = "here,"
 

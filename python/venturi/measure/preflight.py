@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.common import credentials
+from venturi.common.credentials import split_command
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.texts import similar
 from venturi.plan.rules.cells import check_room
 from venturi.servers.local import duckdb_library
-from venturi.targets.exec import words
 from venturi.targets.system import (
     in_process,
     is_charrow,
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from venturi.inputs.files import Prepared
     from venturi.plan.cell import Cell
     from venturi.plan.scenario import Scenario
-
-__all__ = ["check", "check_columns", "check_hosts"]
 
 _FILES = ("tls_ca", "tls_certificate", "tls_key")
 
@@ -86,10 +84,6 @@ def _addresses(url: str) -> set[tuple[str, int]]:
     return set()
 
 
-def _where(scenario: Scenario, table: str, key: str) -> str:
-    return scenario.where("matrix" if key in scenario.axes else table, key)
-
-
 def _values(scenario: Scenario, table: str, key: str) -> list[Any]:
     """All values that a key has in this scenario, without null."""
     found = scenario.axes.get(key, [getattr(getattr(scenario, table), key)])
@@ -102,17 +96,14 @@ def _remote(scenario: Scenario, cells: Sequence[Cell]) -> None:
     servers = scenario.hosts.servers
     if remote is None:
         if servers is not None and scenario.on == "ray":
-            raise ScenarioError(
-                f"{scenario.where('hosts', 'servers')}: servers are started for X://remote, "
-                "and no address of this scenario is one",
+            raise scenario.wrong(
+                "servers: servers are started for X://remote, and no address of this scenario is one",
                 hint="--target flight://remote; X://local is started beside the first loader",
             )
         return
     url, place = str(remote.parameters["target"]), str(remote.parameters["place"])
     if scenario.over_link and servers is not None and servers > 1:
-        raise ScenarioError(
-            f"{scenario.where('hosts', 'servers')}: a link leads to one server, not {servers}"
-        )
+        raise scenario.wrong(f"servers: a link leads to one server, not {servers}")
     if scenario.on != "ray" and not scenario.over_link:
         flag = f"--place {place}=" if place in scenario.places else "--target "
         raise VenturiError(
@@ -122,19 +113,15 @@ def _remote(scenario: Scenario, cells: Sequence[Cell]) -> None:
         )
     several = (servers or 1) > 1
     if several and any(is_charrow(str(cell.parameters["target"])) for cell in cells):
-        raise ScenarioError(
-            f"{scenario.where('hosts', 'servers')}: the blocks of a query are shared at one server; "
-            f"charrow://remote is one, not {servers}"
+        raise scenario.wrong(
+            f"servers: the blocks of a query are shared at one server; charrow://remote is one, not {servers}"
         )
 
 
 def _address_where(scenario: Scenario, place: str) -> str:
     """Where the address of that place was given."""
-    return scenario.where(*(("places", place) if place in scenario.places else _target_path(scenario)))
-
-
-def _target_path(scenario: Scenario) -> tuple[str, str]:
-    return ("matrix", "target") if "target" in scenario.axes else ("target", "url")
+    path = ("matrix", "target") if "target" in scenario.axes else ("target", "url")
+    return scenario.where(*(("places", place) if place in scenario.places else path))
 
 
 def _variables(scenario: Scenario) -> None:
@@ -143,15 +130,14 @@ def _variables(scenario: Scenario) -> None:
     ]
     for key in ("header_env", "driver_option_env"):
         wanted += [(key, name) for name in getattr(scenario.target, key).values()]
-    named = [("target", key, name) for key, name in wanted]
     for table in ("target", "hosts"):
         for key in type(getattr(scenario, table)).model_fields:
-            named += [(table, key, name) for name in credentials.named(_values(scenario, table, key))]
-    for table, key, name in named:
+            wanted += [(key, name) for name in credentials.named(_values(scenario, table, key))]
+    for key, name in wanted:
         if not os.environ.get(name):
             problem = credentials.not_set(name)
-            raise ScenarioError(
-                f"{_where(scenario, table, key)}: {problem}",
+            raise scenario.wrong(
+                f"{key}: {problem}",
                 hint=f"set it in this shell: export {name if name in problem else 'NAME'}=…",
             )
 
@@ -160,15 +146,15 @@ def _tls(scenario: Scenario, cells: Sequence[Cell]) -> None:
     for key in _FILES:
         for path in _values(scenario, "target", key):
             if not Path(path).is_file():
-                raise ScenarioError(f"{_where(scenario, 'target', key)}: {path}: no such file")
+                raise scenario.wrong(f"{key}: {path}: no such file")
     for key, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
         if _values(scenario, "target", key) and not _values(scenario, "target", other):
-            raise ScenarioError(f"{_where(scenario, 'target', key)}: goes with {other}; give both")
+            raise scenario.wrong(f"{key}: goes with {other}; give both")
     used = [key for key in (*_FILES, "tls_server_name") if _values(scenario, "target", key)]
     if used and not any("+tls://" in str(cell.parameters["target"]) for cell in cells):
         # Else the data would silently travel in the clear.
-        raise ScenarioError(
-            f"{_where(scenario, 'target', used[0])}: no address of this scenario uses TLS",
+        raise scenario.wrong(
+            f"{used[0]}: no address of this scenario uses TLS",
             hint=f"write the address as {_with_tls(cells)}://HOST:PORT",
         )
 
@@ -181,12 +167,12 @@ def _programs(scenario: Scenario) -> None:
     """Whether the programs of exec://, and that of a link's other end, are installed."""
     for table, key in (("target", "command"), ("hosts", "server")):
         for command in _values(scenario, table, key):
-            first = words(command)[0]
+            first = split_command(command)[0]
             # What holds a placeholder is known to the trial alone.
             if "{" not in first and shutil.which(first) is None:
                 found = "cannot be run" if Path(first).exists() else "no such program"
-                raise ScenarioError(
-                    f"{_where(scenario, table, key)}: {first}: {found}",
+                raise scenario.wrong(
+                    f"{key}: {first}: {found}",
                     hint="name one in PATH, or by its path; a pipeline needs a shell: \"sh -c '... | ...'\"",
                 )
 
@@ -198,10 +184,7 @@ def _cpus(scenario: Scenario) -> None:
     for cpus in _values(scenario, "workload", "pin"):
         missing = [cpu for cpu in cpus if cpu not in usable]
         if missing:
-            raise ScenarioError(
-                f"{_where(scenario, 'workload', 'pin')}: CPU {missing[0]} is not there; "
-                f"this process may use {_spans(usable)}"
-            )
+            raise scenario.wrong(f"pin: CPU {missing[0]} is not there; this process may use {_spans(usable)}")
 
 
 def _spans(numbers: Sequence[int]) -> str:
@@ -220,12 +203,12 @@ def _archive(scenario: Scenario, cell: Cell) -> None:
     data = str(cell.parameters["data"])
     if not data.startswith("archive:"):
         return
-    folder, where = Path(data.removeprefix("archive:")), _where(scenario, "workload", "data")
+    folder = Path(data.removeprefix("archive:"))
     hint = f"make some: venturi generate --archive {folder} --hosts 100 --steps 1000"
     if not folder.is_dir():
-        raise ScenarioError(f"{where}: {folder}: no such directory", hint=hint)
+        raise scenario.wrong(f"data: {folder}: no such directory", hint)
     if not (folder / "manifest.json").is_file():
-        raise ScenarioError(f"{where}: {folder} holds no archives: there is no manifest.json", hint=hint)
+        raise scenario.wrong(f"data: {folder} holds no archives: there is no manifest.json", hint)
 
 
 def _file(scenario: Scenario, cell: Cell) -> None:
@@ -238,15 +221,12 @@ def _file(scenario: Scenario, cell: Cell) -> None:
     if is_local(url):
         return
     path = Path(url.partition("://")[2])
-    where = scenario.where(*_target_path(scenario))
     if path.is_dir():
-        raise ScenarioError(f"{where}: {path} is a directory; name a file in it")
+        raise scenario.wrong(f"url: {path} is a directory; name a file in it")
     if not path.parent.is_dir():
-        raise ScenarioError(
-            f"{where}: {path.parent}: no such directory", hint=f"make it: mkdir -p {path.parent}"
-        )
+        raise scenario.wrong(f"url: {path.parent}: no such directory", f"make it: mkdir -p {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ScenarioError(f"{where}: {path} cannot be written")
+        raise scenario.wrong(f"url: {path} cannot be written")
 
 
 def check_columns(scenario: Scenario, cell: Cell, data: Prepared) -> None:
@@ -255,18 +235,17 @@ def check_columns(scenario: Scenario, cell: Cell, data: Prepared) -> None:
 
     p = cell.parameters
     for key in ("key", "add"):
-        where = _where(scenario, "workload", key)
         for name in p[key] or ():
             if name not in data.columns:
-                raise ScenarioError(
-                    f"{where}: {data.path} has no column {name}{similar(name, list(data.columns))}"
+                raise scenario.wrong(
+                    f"{key}: {data.path} has no column {name}{similar(name, list(data.columns))}"
                 )
             kind = data.columns[name]
             if key == "add" and not types.is_integer(kind):
-                raise ScenarioError(
-                    f"{where}: {name} is {kind}; only integers can be added up and checked to the last one"
+                raise scenario.wrong(
+                    f"{key}: {name} is {kind}; only integers can be added up and checked to the last one"
                 )
             if key == "key" and name in data.nulls:
-                raise ScenarioError(f"{where}: {name} has nulls; a key must not")
+                raise scenario.wrong(f"{key}: {name} has nulls; a key must not")
             if key == "key" and types.is_nested(kind):
-                raise ScenarioError(f"{where}: {name} is {kind}, which is no key")
+                raise scenario.wrong(f"{key}: {name} is {kind}, which is no key")

@@ -25,20 +25,6 @@ from venturi.plan.scenario import Scenario
 from venturi.store.directory import RunDirectory
 from venturi.store.lines import line_text
 
-__all__ = [
-    "Interrupts",
-    "Observer",
-    "QuietObserver",
-    "Result",
-    "RunResult",
-    "Slot",
-    "counts_rows",
-    "default_out",
-    "exit_code",
-    "outcome_text",
-    "scenario_of",
-]
-
 
 class Observer(Protocol):
     """Who is told how a run goes on: the terminal, or a program."""

@@ -27,8 +27,6 @@ from venturi.plan.workload import POINT_BYTES
 from venturi.store.directory import RunDirectory
 from venturi.store.writer import RunWriter
 
-__all__ = ["Estimate", "estimate", "execute", "opened"]
-
 # What the estimate assumes; stated to the user together with it.
 _BYTES_PER_SECOND = 1.5e9
 _POINTS_PER_SECOND = 5e6

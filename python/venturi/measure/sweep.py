@@ -24,8 +24,6 @@ from venturi.plan.cell import Cell
 from venturi.plan.settings import Run
 from venturi.store.writer import RunWriter
 
-__all__ = ["Sweep"]
-
 # Failures after which an address that never answered is given up: 800 cells against a host that is
 # switched off would take hours.
 _TRIES = 2
@@ -175,9 +173,9 @@ class Sweep:
         return line
 
     def _execute(self, slot: Slot, trial: str) -> dict[str, Any]:
-        control = self._executor.control()
+        control, target = self._executor.control(), str(slot.cell.parameters["target"])
         try:
-            self._endpoints.ensure()
+            self._endpoints.local.ensure()
             self._endpoints.ready(slot.cell)
             spec = build_spec(
                 slot.cell,
@@ -193,10 +191,10 @@ class Sweep:
             if not self._interrupts.guard(control):
                 control.cancel()
             call = self._executor.run_trial
-            self._endpoints.begin(slot.cell)
+            self._endpoints.local.fills_store(target)
             record = completed(run_with_progress(call, spec, control, self._observer.progress))
             self._endpoints.moved(slot.cell, record)
-            if record["outcome"] == "failed" and (died := self._endpoints.died(slot.cell)) is not None:
+            if record["outcome"] == "failed" and (died := self._endpoints.local.died(target)) is not None:
                 record["error"] = {**record["error"], "message": f"{record['error']['message']}; {died}"}
             return record
         except VenturiError as error:

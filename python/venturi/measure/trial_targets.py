@@ -14,22 +14,24 @@ from pathlib import Path
 from typing import Any
 
 from venturi.common import environment, temporary
+from venturi.common.credentials import split_command
 from venturi.common.environment import usable_cores
-from venturi.common.errors import VenturiError
+from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.runtime import load_core
-from venturi.common.suffixes import SEED_NS
+from venturi.common.suffixes import SEED_NS, parse_count, parse_duration, parse_time
 from venturi.common.texts import Note
-from venturi.inputs.expanded import make
+from venturi.engine.executor import run_with_progress
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.points import Columns
 from venturi.measure import preflight
+from venturi.measure.run_events import Interrupts
 from venturi.netlab.network import filled
 from venturi.plan.cell import Cell
 from venturi.plan.matrix import cells
 from venturi.plan.rules import link as links
 from venturi.plan.rules import services
-from venturi.plan.rules.timeseries import METRICS
+from venturi.plan.rules.stores import METRICS
 from venturi.plan.scenario import Scenario
 from venturi.plan.workload import SOURCES
 from venturi.servers import adbc_drivers
@@ -37,7 +39,6 @@ from venturi.servers.local import LocalTargets, duckdb_library
 from venturi.servers.local_store import Settings
 from venturi.servers.program import OWN
 from venturi.servers.starters import Starter
-from venturi.targets.exec import words
 from venturi.targets.system import (
     NO_PLACE,
     REFERENCE,
@@ -52,8 +53,6 @@ from venturi.targets.system import (
     scheme_of,
 )
 from venturi.targets.urls import each_host, is_loopback, place_of, split_url
-
-__all__ = ["Endpoints", "ask_environments", "start_a_server"]
 
 
 def ask_environments(
@@ -113,12 +112,14 @@ class Endpoints:
         self._needs_server = needs_server
         self._note = note
         self._store = DataStore()
-        self._local = LocalTargets(note, starter)
+        self.local = LocalTargets(note, starter)
         self._began_s = int(time.time())
         # How far the times of points have come at a store that keeps them from trial to trial.
         self._ahead_ns: dict[str, int] = {}
         self._made_archives: dict[str, Path] = {}
         self.cells: list[Cell] = []
+        # How many `X://remote` stands for.
+        self.servers = scenario.hosts.servers or 1
 
     def __enter__(self) -> Endpoints:
         # Even if this run makes no directory: removes what a killed run left.
@@ -131,12 +132,8 @@ class Endpoints:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.local.stop()
         self._store.__exit__()
-
-    def stop(self) -> None:
-        """Ends the servers: no trial follows."""
-        self._local.stop()
 
     def _prepare(self) -> None:
         """Reads the files, so that cells know the width of their rows."""
@@ -163,30 +160,18 @@ class Endpoints:
             tables = {made.name: made.ipc for cell in self.cells if (made := self._served(cell)) is not None}
             urls = (str(cell.parameters["target"]) for cell in self.cells)
             program = self._scenario.hosts.server
-            self._local.start(urls, tables, program, links.ports(self.cells) if program else (), halt)
+            self.local.start(urls, tables, program, links.ports(self.cells) if program else (), halt)
             for cell in self.cells:
                 if cell.parameters["data"] == "archive":
                     # Now, not when the first trial is about to begin.
                     self._archives(cell)
             for cell in self.cells[:1]:
-                self._local.empty_store(str(cell.parameters["target"]), _settings(cell))
-
-    def ensure(self) -> None:
-        """Starts servers again that have died."""
-        self._local.ensure()
-
-    def died(self, cell: Cell) -> str | None:
-        """What is to be said of the server that was started for this cell, where it has died."""
-        return self._local.died(str(cell.parameters["target"]))
+                self.local.empty_store(str(cell.parameters["target"]), _settings(cell))
 
     def ready(self, cell: Cell) -> None:
         """Empties a store of ours before a trial of this cell."""
         if self._needs_server:
-            self._local.empty_store(str(cell.parameters["target"]), _settings(cell))
-
-    def begin(self, cell: Cell) -> None:
-        """A trial of this cell begins: a store of ours is empty no more."""
-        self._local.fills_store(str(cell.parameters["target"]))
+            self.local.empty_store(str(cell.parameters["target"]), _settings(cell))
 
     def moved(self, cell: Cell, record: dict[str, Any]) -> None:
         """A trial of this cell has ended: points that follow it must not be older than those that it sent.
@@ -195,7 +180,7 @@ class Endpoints:
         """
         target = str(cell.parameters["target"])
         if self._needs_server and record.get("outcome") == "ok":
-            stored = self._local.sealed_bytes(target)
+            stored = self.local.sealed_bytes(target)
             if stored is not None:
                 record["counts"] = {**record["counts"], "stored_bytes": stored}
         self._advance(cell, record)
@@ -231,7 +216,7 @@ class Endpoints:
                 continue
             environments: environment.ServerEnvironments = {}
             if is_ours(url):
-                environments = self._local.environments(url)
+                environments = self.local.environments(url)
             elif not (is_database(url) or is_time_series(url) or is_plugin(url) or SERVER_END in url):
                 environments = ask_environments(url, cell.options, self._scenario.run.timeout / 1e9)
             if any(described is not None for described in environments.values()):
@@ -240,23 +225,10 @@ class Endpoints:
                 silent.add(url)
         return found
 
-    @property
-    def servers(self) -> int:
-        """How many servers `X://remote` stands for."""
-        return self._scenario.hosts.servers or 1
-
-    def own_address(self, url: str) -> str | None:
-        """URL of the run's own reference server where this address is, if there is one."""
-        return self._local.reference_url(url)
-
-    def server_pid(self, cell: Cell) -> int | None:
-        """The process of the server that was started here for this cell."""
-        return self._local.pid(str(cell.parameters["target"]))
-
     def url(self, cell: Cell) -> str:
         """The address for a trial of this cell."""
         url = str(cell.parameters["target"])
-        return self._filled([self._local.url(url)])[0] if self._needs_server else url
+        return self._filled([self.local.url(url)])[0] if self._needs_server else url
 
     def _filled(self, texts: Iterable[str]) -> list[str]:
         """With the addresses of a link's ends, where one leads to somebody else's program."""
@@ -268,7 +240,9 @@ class Endpoints:
         target, start = str(cell.parameters["target"]), cell.parameters["start_unix_ns"]
         if start is None:
             start = SEED_NS if is_ours(target) else self._began_s * 10**9
-        return _metrics(cell, start + self._ahead_ns.get(target, 0))
+        start += self._ahead_ns.get(target, 0)
+        points = {name: cell.parameters[name] for name in ("hosts", "seed", "tick_ns")}
+        return {"source": "metrics", **points, "start_unix_ns": start, "steps": None}
 
     def _archives(self, cell: Cell) -> Path:
         """Archives made for this run: one a stream, each as long as a stream is; once for all cells alike."""
@@ -286,7 +260,7 @@ class Endpoints:
             points = steps * METRICS * p["hosts"]
             self._note("info", f"making {p['streams']} archives of {points:,} points together for this run")
             folder = self._store.folder / f"archives-{len(self._made_archives)}"
-            make(load_core(), spec | {"path": str(folder)})
+            make_archives(load_core(), spec | {"path": str(folder)})
             self._made_archives[key] = folder
         return self._made_archives[key]
 
@@ -310,14 +284,14 @@ class Endpoints:
             more["library"] = duckdb_library()
         url = str(cell.parameters["target"])
         if self._needs_server and is_time_series(url) and is_ours(url) and "+http" not in url:
-            more["http_port"] = self._local.store_http_port(url)
+            more["http_port"] = self.local.store_http_port(url)
         if is_driver(url):
             more |= {key: it for key, it in adbc_drivers.found(url).items() if key not in cell.options}
             if words_given := cell.options.get("driver_options"):
                 more["driver_options"] = self._filled(words_given)
         if scheme_of(url) == "exec":
             command = cell.options.get("command")
-            more["command"] = list(OWN) if command is None else self._filled(words(command))
+            more["command"] = list(OWN) if command is None else self._filled(split_command(command))
         if is_charrow(url):
             served = self._served(cell)
             query = services.query_text(cell, served.name if served is not None else None)
@@ -339,41 +313,95 @@ class Endpoints:
     def data(self, cell: Cell) -> dict[str, Any]:
         """The spec's `data` for this cell."""
         p = cell.parameters
-        if p["data"] == "records":
-            return {"source": "records", "columns": p["columns"], "values": p["values"], "seed": p["seed"]}
-        if p["data"] in ("remote", "states") or self._served(cell) is not None:
+        source = str(p["data"])
+        if source == "records":
+            return records(cell)
+        if source in ("remote", "states") or self._served(cell) is not None:
             return {"source": "remote"}
-        if p["data"] == "usage":
-            return {
-                "source": "usage",
-                "working_set": p["working_set"],
-                "seed": p["seed"],
-                "loaded_unix_s": self._began_s,
-            }
-        if p["data"] == "metrics":
+        if source == "usage":
+            made = {"working_set": p["working_set"], "seed": p["seed"], "loaded_unix_s": self._began_s}
+            return {"source": source, **made}
+        if source == "metrics":
             return self._metrics(cell)
-        if p["data"] == "archive":
-            return {"source": "archive", "path": str(self._archives(cell))}
-        if str(p["data"]).startswith(_ARCHIVE):
-            return {"source": "archive", "path": str(p["data"]).removeprefix(_ARCHIVE)}
-        if p["operation"] == "ingest":
-            item = self._store.prepare_points(p["data"], _columns(cell))
-            return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
-        item = self._prepared(cell)
+        if source == "archive":
+            return {"source": source, "path": str(self._archives(cell))}
+        if source.startswith(_ARCHIVE):
+            return {"source": "archive", "path": source.removeprefix(_ARCHIVE)}
+        ingest = p["operation"] == "ingest"
+        item = self._store.prepare_points(source, _columns(cell)) if ingest else self._prepared(cell)
         return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
 
 
-def _metrics(cell: Cell, start_ns: int) -> dict[str, Any]:
-    """The spec's `data` of points that Venturi makes."""
-    p = cell.parameters
+def plan_archives(path: Path, settings: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
+    """The spec of archives in this directory. Raises VenturiError for a value that is wrong."""
+
+    def read(name: str, parse: Callable[[str], int]) -> int:
+        try:
+            found = int(parse(str(settings[name])))
+        except ValueError as error:
+            raise VenturiError(f"{prefix}{name}: {error}") from None
+        if found < 1 and name != "seed":
+            raise VenturiError(f"{prefix}{name} {settings[name]}: must be at least 1")
+        return found
+
+    archives, hosts = read("archives", parse_count), read("hosts", parse_count)
+    if archives > hosts:
+        raise VenturiError(
+            f"{prefix}archives {settings['archives']}: each has hosts to itself, and there are {hosts:,}",
+            hint=f"take more hosts: {prefix}hosts {archives}",
+        )
+    digits = str(settings["digits"])
+    if digits not in ("17", "shortest"):
+        raise VenturiError(f"{prefix}digits {digits}: is not one of 17, shortest")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise VenturiError(
+            f"{prefix}archive {path}: is {'not empty' if path.is_dir() else 'no directory'}",
+            hint="name a new one: nothing is overwritten",
+        )
     return {
-        "source": "metrics",
-        "hosts": p["hosts"],
-        "seed": p["seed"],
-        "tick_ns": p["tick_ns"],
-        "start_unix_ns": start_ns,
-        "steps": None,
+        "path": str(path.absolute()),
+        "data": {
+            "source": "metrics",
+            "hosts": hosts,
+            "seed": read("seed", parse_count),
+            "tick_ns": read("tick", parse_duration),
+            "start_unix_ns": read("start", parse_time),
+            "steps": None,
+        },
+        "archives": archives,
+        "steps": read("steps", parse_count),
+        "format": "rows",
+        "digits": 17 if digits == "17" else None,
+        "level": settings["level"],
+        "threads": usable_cores() if settings["threads"] == "cpus" else read("threads", parse_count),
     }
+
+
+def make_archives(
+    core: Any, spec: dict[str, Any], draw: Callable[[int, int], None] | None = None
+) -> dict[str, Any]:
+    """Makes the archives of this spec, and answers their manifest. Ctrl-C takes back what was begun.
+
+    `draw` gets how many points are made, and of how many. Raises VenturiError.
+    """
+    control, points = core.Control(), spec["data"]["hosts"] * METRICS * spec["steps"]
+    with Interrupts() as interrupts:
+        interrupts.guard(control)
+        try:
+            return run_with_progress(
+                core.generate, spec, control, lambda found: draw(found.rows, points) if draw else None
+            )
+        except OSError as error:
+            raise StoreError(str(error)) from None
+        except (ValueError, RuntimeError) as error:
+            if interrupts.requested:
+                raise VenturiError("interrupted; what was begun is removed", ExitCode.INTERRUPTED) from None
+            raise VenturiError(str(error)) from None
+
+
+def records(cell: Cell) -> dict[str, Any]:
+    """The spec's `data` of records."""
+    return {"source": "records", **{name: cell.parameters[name] for name in ("columns", "values", "seed")}}
 
 
 def _settings(cell: Cell) -> Settings:

@@ -38,10 +38,8 @@ from venturi.plan.load import load, tune_defaults
 from venturi.plan.rules.options import applies
 from venturi.plan.scenario import Scenario
 from venturi.store.writer import RunWriter
-from venturi.targets.parameters import WORKLOAD
+from venturi.targets.parameters import SETTINGS, WORKLOAD
 from venturi.targets.system import REFERENCE, scheme_of
-
-__all__ = ["DEFAULT_TRIALS", "Budget", "Recorded", "Tuned", "execute", "replay", "settings", "space"]
 
 DEFAULT_TRIALS = 24
 
@@ -204,21 +202,8 @@ def _choose(name: str, value: Any, recorded: bool) -> str:
         return f'choose one: --where "{name} == {value!r}"'
     if name == "duration_ns":
         return f"choose one: --duration {value / 1e9:g}s"
-    flag = _FLAGS.get(name)
+    flag = next((it.flag for it in SETTINGS if it.cell == name), None)
     return f"choose one: {flag} {value}" if flag else f"search each {name} by itself"
-
-
-_FLAGS = {
-    "operation": "--operation",
-    "data": "--data",
-    "rows_per_stream": "--rows-per-stream",
-    "bytes_per_stream": "--bytes-per-stream",
-    "columns": "--columns",
-    "values": "--values",
-    "target": "--target",
-    "rate": "--rate",
-    "verify": "--verify",
-}
 
 
 def _same(one: list[str], other: list[str]) -> bool:

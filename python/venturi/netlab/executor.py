@@ -22,8 +22,6 @@ from venturi.netlab.network import CLIENT, SERVER, address
 from venturi.netlab.programs import Halt, Serving
 from venturi.servers.starters import Placed
 
-__all__ = ["LinkExecutor"]
-
 _BEGIN_SECONDS = 30.0
 
 

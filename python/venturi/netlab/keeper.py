@@ -21,8 +21,6 @@ from typing import Any, NoReturn
 from venturi.common.runtime import load_core
 from venturi.engine.calls import serve_parent
 
-__all__ = ["main"]
-
 _SECONDS = 20.0
 
 

@@ -18,8 +18,6 @@ from venturi.common.units import bit_rate
 from venturi.engine.calls import Gone, Process
 from venturi.netlab.network import SERVER, Hosts, Order, Shape, address
 
-__all__ = ["RATE_OFF", "Laboratory", "Stopped", "WrongLink", "path_faults", "path_record"]
-
 RATE_OFF = 0.03
 TRIP_OFF, TRIP_OFF_NS = 0.05, 200_000
 """Of the rate; of the round trip: a share and so many ns on top of it."""

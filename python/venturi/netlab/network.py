@@ -16,8 +16,6 @@ from typing import Any
 
 from venturi.common.links import ETHERNET, Link, Rates
 
-__all__ = ["CLIENT", "NETWORK", "SERVER", "SWITCH", "Hosts", "Shape", "address", "filled"]
-
 SERVER = "server"
 CLIENT = "client"
 SWITCH = "switch"

@@ -27,8 +27,6 @@ from venturi.common.credentials import filled
 from venturi.common.processes import children
 from venturi.servers.throwaway.guard import die_with
 
-__all__ = ["LISTENS", "LOOPBACK", "main"]
-
 LISTENS, LOOPBACK = "listens", "loopback"
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.02

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
-from venturi.common.credentials import command_tells_secret, masked, named, not_set
+from venturi.common.credentials import command_tells_secret, masked, named, not_set, split_command
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.processes import children, is_ending
 from venturi.common.texts import Note, listed
@@ -23,9 +23,6 @@ from venturi.netlab import program_supervisor
 from venturi.netlab.laboratory import Laboratory
 from venturi.netlab.network import CLIENT, SERVER, address, filled
 from venturi.servers.starters import Halted
-from venturi.targets.exec import words
-
-__all__ = ["Halt", "Serving", "read", "run"]
 
 Halt = Callable[[], bool]
 _READY_SECONDS = 60.0
@@ -39,7 +36,7 @@ _MOST_SAID = 300
 def read(flag: str, text: str) -> list[str]:
     """The words of a command, with addresses in place of {client} and {server}. Raises VenturiError."""
     try:
-        found = [filled(word) for word in words(text)]
+        found = [filled(word) for word in split_command(text)]
     except ValueError as error:
         raise VenturiError(f"{flag}: {error}", hint=f'as in {flag} "iperf3 ..."') from None
     if command_tells_secret(found):

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Cell", "cell_labels"]
-
 
 @dataclass(frozen=True)
 class Cell:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,49 +17,8 @@ from venturi.plan.workload import SIZES
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.urls import printable
 
-__all__ = [
-    "ALIASES",
-    "Layer",
-    "Path_",
-    "builtin_names",
-    "builtin_text",
-    "drop_displaced",
-    "file_layer",
-    "matrix_products",
-    "merge",
-    "place_in",
-    "read_extra_points",
-    "resolve_aliases",
-    "scale_extra_points",
-    "table_of",
-]
-
 Points = Mapping[str, Sequence[Any]]
 """Axes that advance together, in place of what the matrix says of them."""
-
-
-def read_extra_points(
-    tables: Any,
-    axes: Iterable[str],
-    valid: Callable[[str, Any], list[Any]],
-    wrong: Callable[[str, str], ScenarioError],
-) -> list[Points]:
-    """The tables with validated values. Raises ScenarioError."""
-    if not isinstance(tables, list) or not all(isinstance(table, Mapping) and table for table in tables):
-        raise wrong(
-            "also", "must be a list of tables, as in [{ streams = [1, 2], rows_per_stream = [8, 4] }]"
-        )
-    found: list[Points] = []
-    for table in tables:
-        for axis in table:
-            if axis not in axes:
-                raise wrong("also", f"no axis of numbers is called {axis!r}; there are: {', '.join(axes)}")
-        points = {axis: valid(axis, values) for axis, values in table.items()}
-        if len({len(values) for values in points.values()}) > 1:
-            spelled = ", ".join(f"{axis} has {len(values)}" for axis, values in points.items())
-            raise wrong("also", f"axes of a table advance together; {spelled} values")
-        found.append(points)
-    return found
 
 
 def matrix_products(
@@ -94,7 +53,7 @@ def scale_extra_points(tables: Sequence[Points], shrink: Callable[[str, Any], An
 
 
 Path_ = tuple[str, ...]
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -130,18 +89,18 @@ class Layer:
 
 def builtin_names() -> list[str]:
     """Names of the scenarios that come with Venturi."""
-    return sorted(path.stem for path in (_HERE / "scenarios").glob("*.toml"))
+    return sorted(path.stem for path in (_FOLDER / "scenarios").glob("*.toml"))
 
 
 def builtin_text(name: str) -> str:
     """The TOML of a built-in scenario. Raises ScenarioError for an unknown name."""
     if name not in builtin_names():
-        known = builtin_names()
+        names = builtin_names()
         raise ScenarioError(
             f"{printable(name)}: no such scenario, neither a file nor built in",
-            hint=meant(name, known, f"built in are: {', '.join(known)}"),
+            hint=meant(name, names, f"built in are: {', '.join(names)}"),
         )
-    return (_HERE / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
+    return (_FOLDER / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def file_layer(name: str) -> Layer:
@@ -256,19 +215,14 @@ def resolve_aliases(layer: Layer) -> Layer:
                 )
         if isinstance(tree.get(table), Mapping):
             tree[table] = {ALIASES.get(key, key): value for key, value in found.items()}
-    for key in ("zip", "exclude"):
-        if key in table_of(tree, "matrix"):
-            tree["matrix"][key] = _one_name(tree["matrix"][key])
-    spelled: dict[tuple[str, ...], str] = {
-        (path[0], name): text
-        for path, text in layer.flags.items()
-        for name in [ALIASES.get(path[-1], path[-1])]
-        if len(path) == 2
-    }
+    matrix = tree.get("matrix")
+    if isinstance(matrix, Mapping):
+        tree["matrix"] = {k: _one_name(v) if k in ("zip", "exclude") else v for k, v in matrix.items()}
+    flags = {(*path[:-1], ALIASES.get(path[-1], path[-1])): text for path, text in layer.flags.items()}
     text = layer.text
     for alias, name in ALIASES.items():
         text = text.replace(alias, name) if text is not None else None
-    return replace(layer, tree=tree, text=text, flags={**layer.flags, **spelled})
+    return replace(layer, tree=tree, text=text, flags={**layer.flags, **flags})
 
 
 def _one_name(value: Any) -> Any:

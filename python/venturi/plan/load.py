@@ -26,20 +26,9 @@ from venturi.plan.scenario import MOST_NAME, Scenario, check_addresses, check_se
 from venturi.plan.validation import TABLES, check_keys, read_axes, validate
 from venturi.plan.workload import FileData
 from venturi.targets.parameters import SETTINGS
-from venturi.targets.setting import Known
+from venturi.targets.setting import SettingRecord
 from venturi.targets.system import is_charrow, is_database
 from venturi.targets.urls import check_url, printable
-
-__all__ = [
-    "BUILTIN_DATA",
-    "DEFAULT_DURATION",
-    "layer_tree",
-    "load",
-    "only_target",
-    "scenario_of",
-    "to_toml",
-    "tune_defaults",
-]
 
 BUILTIN_DATA = {"builtin:birdstrikes": "birdstrikes.parquet"}
 
@@ -126,8 +115,8 @@ def _resolve_files(scenario: Scenario) -> Scenario:
             return data
         if data.path.startswith("builtin:"):
             if data.path not in BUILTIN_DATA:
-                raise ScenarioError(
-                    f"{scenario.where('workload', 'data')}: no built-in data is called {data.path}",
+                raise scenario.wrong(
+                    f"data: no built-in data is called {data.path}",
                     hint=f"built in are: {', '.join(BUILTIN_DATA)}",
                 )
             return data
@@ -195,16 +184,16 @@ def to_toml(scenario: Scenario) -> str:
     return toml_text.dump(tree, "The resolved scenario: defaults, file and flags merged.")
 
 
-def scenario_of(given: Mapping[str, Any]) -> Scenario:
+def scenario_of(typed: Mapping[str, Any]) -> Scenario:
     """The scenario that the flags, and the file before them, describe. Raises VenturiError."""
-    return load(_layers(given))
+    return load(_layers(typed))
 
 
-def _layers(given: Mapping[str, Any]) -> list[Layer]:
-    tree, spelled = layer_tree(given)
-    if given.get("reference") is not None:
-        tree["reference"] = given["reference"]
-    layers = [file_layer(given["scenario"])] if given.get("scenario") else []
+def _layers(typed: Mapping[str, Any]) -> list[Layer]:
+    tree, spelled = layer_tree(typed)
+    if typed.get("reference") is not None:
+        tree["reference"] = typed["reference"]
+    layers = [file_layer(typed["scenario"])] if typed.get("scenario") else []
     if not layers:
         tree.setdefault("name", "flags")
         if not set(tree) - {"name", "reference"}:
@@ -214,21 +203,21 @@ def _layers(given: Mapping[str, Any]) -> list[Layer]:
     return [*layers, Layer("", tree, flags=spelled)]
 
 
-def only_target(given: Mapping[str, Any]) -> bool:
+def only_target(typed: Mapping[str, Any]) -> bool:
     """Whether it says where to measure, how to log in there, and perhaps how often, but not what."""
-    tree, spelled = layer_tree(given)
-    typed = spelled.get(("target", "url")) == "--target"
+    tree, spelled = layer_tree(typed)
+    target = spelled.get(("target", "url")) == "--target"
     login = {it.key for it in SETTINGS if it.table == "target" and it.credential}
     alone = set(tree) <= {"target", "run", "hosts"} and set(tree.get("target", ())) - login == {"url"}
-    return not given.get("scenario") and typed and alone
+    return not typed.get("scenario") and target and alone
 
 
-def layer_tree(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:
+def layer_tree(typed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:
     """The tree of a scenario layer, and how each key was spelled on the command line."""
     tree: dict[str, Any] = {}
     spelled: dict[tuple[str, ...], str] = {}
     for it in SETTINGS:
-        value = given.get(it.keyword)
+        value = typed.get(it.keyword)
         if value is None or value == [] or not it.table:
             continue
         flag = f"--no-{it.flag[2:]}" if value is False else it.flag
@@ -240,16 +229,16 @@ def layer_tree(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[tuple[str
             (value,) = value
         tree.setdefault(place[0], {})[place[1]] = value if several is None else several
         spelled[place] = flag
-    for text in given.get("place") or ():
+    for text in typed.get("place") or ():
         label, url = _pair("--place", text)
         tree.setdefault("places", {})[label] = url
         spelled["places", label] = f"--place {label}"
-    for text in given.get("set") or ():
+    for text in typed.get("set") or ():
         _set(tree, spelled, text)
     return tree, spelled
 
 
-def _several(it: Known, value: Any) -> Any:
+def _several(it: SettingRecord, value: Any) -> Any:
     """The values of an axis where a flag holds more than one; None where it holds one."""
     if isinstance(value, list):
         return value if it.form == "repeated" and it.commas == "axis" and len(value) > 1 else None
@@ -308,8 +297,8 @@ def _of_a_table(tree: Mapping[str, Any]) -> bool:
 
 def _is_get(tree: Mapping[str, Any]) -> bool:
     """Whether a database that takes both is read."""
-    asked = {**tree.get("target", {}), **tree.get("matrix", {})}
-    return tree.get("workload", {}).get("operation") == "get" or bool(READING & set(asked))
+    keys = {**tree.get("target", {}), **tree.get("matrix", {})}
+    return tree.get("workload", {}).get("operation") == "get" or bool(READING & set(keys))
 
 
 def tune_defaults(tree: Mapping[str, Any], codecs: Sequence[str] = ()) -> Layer:
@@ -318,17 +307,17 @@ def tune_defaults(tree: Mapping[str, Any], codecs: Sequence[str] = ()) -> Layer:
 
     upserts = is_database(str(tree.get("target", {}).get("url", ""))) and not _is_get(tree)
     base: dict[str, Any] = {"name": "tune", "workload": {}, "matrix": {}}
-    asked = {**tree.get("workload", {}), **tree.get("matrix", {})}
-    if not {"rows_per_stream", "bytes_per_stream", "duration"} & set(asked):
+    keys = {**tree.get("workload", {}), **tree.get("matrix", {})}
+    if not {"rows_per_stream", "bytes_per_stream", "duration"} & set(keys):
         base["workload"]["duration"] = DEFAULT_DURATION
     if not tree.get("matrix"):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         most = 1 << max(2, (2 * cores - 1).bit_length())
-        if "streams" not in asked:
+        if "streams" not in keys:
             base["matrix"]["streams"] = [1 << k for k in range(most.bit_length())]
         if is_charrow(str(tree.get("target", {}).get("url", ""))):
             base["matrix"] |= {"encoders": [1 << k for k in range(most.bit_length())], "decoders": [1, 2]}
-        elif "rows_per_batch" not in asked and not _of_a_table(tree):
+        elif "rows_per_batch" not in keys and not _of_a_table(tree):
             base["matrix"]["rows_per_batch"] = _UPSERTS if upserts else _MESSAGES
         if codecs:
             base["matrix"]["compression"] = ["none", *codecs]

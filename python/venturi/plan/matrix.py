@@ -15,10 +15,10 @@ from venturi.common.units import plural
 from venturi.plan import layers
 from venturi.plan.cell import Cell
 from venturi.plan.rules import cells as fitting
-from venturi.plan.rules import link, options, services
-from venturi.plan.rules import timeseries as ingests
+from venturi.plan.rules import link, options, services, stores
 from venturi.plan.settings import Target
 from venturi.plan.workload import (
+    OPERATIONS,
     POINT_BYTES,
     SIZES,
     STATES_ROW_BYTES,
@@ -34,8 +34,6 @@ from venturi.targets.urls import place_of
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["axis_groups", "cells", "check", "chosen_cells", "with_servers_batches"]
-
 _MOST_CELLS = 100_000
 _MOST_TRIALS = 10_000_000
 
@@ -45,20 +43,16 @@ def check(scenario: Scenario) -> list[Cell]:
     sizes = [size for size in SIZES if getattr(scenario.workload, size) is not None or size in scenario.axes]
     options.check_options(scenario)
     if len(sizes) > 1:
-        where = scenario.where("matrix" if sizes[1] in scenario.axes else "workload", sizes[1])
-        raise ScenarioError(f"{where}: {' and '.join(sizes)} exclude one another; keep one")
+        raise scenario.wrong(f"{sizes[1]}: {' and '.join(sizes)} exclude one another; keep one")
     found = cells(scenario)
     if not found:
-        raise ScenarioError(
-            f"{scenario.where('matrix', 'exclude')}: every cell is excluded, by {_excluding(scenario)}",
-            hint="other values, or without conditions: --set matrix.exclude=[]",
+        raise scenario.wrong(
+            f"exclude: every cell is excluded, by {_excluding(scenario)}",
+            "other values, or without conditions: --set matrix.exclude=[]",
         )
     trials = len(found) * (scenario.run.repeats + scenario.run.warmup)
     if trials > _MOST_TRIALS:
-        raise ScenarioError(
-            f"{scenario.where('run', 'repeats')}: {trials:,} trials, warm-up included; "
-            f"the most are {_MOST_TRIALS:,}"
-        )
+        raise scenario.wrong(f"repeats: {trials:,} trials, warm-up included; the most are {_MOST_TRIALS:,}")
     _check_sizes(scenario, found)
     link.check_all(scenario, found)
     return found
@@ -81,13 +75,11 @@ def _check_sizes(scenario: Scenario, found: Sequence[Cell]) -> None:
     ):
         if not options.given_with_address(scenario, "workload", key):
             continue
-        asked = any(token and token in cell.parameters["target"] for cell in found)
-        if not asked and all(servers_batches(cell.parameters) for cell in found):
-            table = "matrix" if key in scenario.axes else "workload"
-            raise ScenarioError(
-                f"{scenario.where(table, key)}: how many rows {what} is decided by {url}, which sends what "
-                "it holds",
-                hint=f"leave it out{hint}",
+        asks = any(token and token in cell.parameters["target"] for cell in found)
+        if not asks and all(servers_batches(cell.parameters) for cell in found):
+            raise scenario.wrong(
+                f"{key}: how many rows {what} is decided by {url}, which sends what it holds",
+                f"leave it out{hint}",
             )
 
 
@@ -95,8 +87,8 @@ def with_servers_batches(scenario: Scenario, found: list[Cell]) -> Scenario:
     """The scenario, whose cells are `found`, without the rows per batch that no server is asked for: cells
     that differ in nothing else are one. Not for a run that goes on, whose cells are called as they were."""
     default = Workload().rows_per_batch
-    asked = [scenario.workload.rows_per_batch, *scenario.axes.get("rows_per_batch", ())]
-    if set(asked) == {default} or not all(servers_batches(cell.parameters) for cell in found):
+    asks = [scenario.workload.rows_per_batch, *scenario.axes.get("rows_per_batch", ())]
+    if set(asks) == {default} or not all(servers_batches(cell.parameters) for cell in found):
         return scenario
 
     def settled(axis: str, value: Any) -> Any:
@@ -161,15 +153,15 @@ def _conditions(scenario: Scenario) -> list[Condition]:
     try:
         return [Condition(text) for text in scenario.exclude]
     except ValueError as error:
-        raise ScenarioError(f"{scenario.where('matrix', 'exclude')}: {error}") from None
+        raise scenario.wrong(f"exclude: {error}") from None
 
 
 def _excluding(scenario: Scenario) -> str:
     """The conditions that hold for some cell, in quotes."""
-    whole = cells(replace(scenario, exclude=()))
+    every = cells(replace(scenario, exclude=()))
     conditions = zip(scenario.exclude, _conditions(scenario), strict=True)
     return " and ".join(
-        f"'{text}'" for text, one in conditions if any(_holds(scenario, one, c) for c in whole)
+        f"'{text}'" for text, one in conditions if any(_holds(scenario, one, c) for c in every)
     )
 
 
@@ -179,7 +171,7 @@ def _holds(scenario: Scenario, condition: Condition, cell: Cell) -> bool:
     try:
         return condition(names)
     except ValueError as error:
-        raise ScenarioError(f"{scenario.where('matrix', 'exclude')}: {error}") from None
+        raise scenario.wrong(f"exclude: {error}") from None
 
 
 def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float]) -> Cell:
@@ -190,14 +182,14 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     target = scenario.target.model_copy(
         update={axis: value for axis, value in chosen.items() if axis in Target.model_fields}
     )
-    asked = services.asks_query(target, url)
+    asks = services.asks_query(target, url)
     own = services.gets_own(workload, url) or services.names_something(url)
-    if workload.operation == "get" and workload.data == "records" and (asked or own):
+    if workload.operation == "get" and workload.data == "records" and (asks or own):
         # Made records are asked for by the perf protocol, or by a query of ours; a table's rows are the
         # server's.
         workload = workload.model_copy(update={"data": "remote"})
     target = options.fitted(target, url, workload.operation)
-    fitting.check_cell(scenario, workload, target, chosen)
+    fitting.check_cell(scenario, workload, target)
     label = data_label(workload.data)
     records, usage, states = (workload.data == name for name in ("records", "usage", "states"))
     ingest = workload.operation == "ingest"
@@ -206,15 +198,19 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     rows, duration = options.amount(workload, width, scenario.over_link)
     if services.is_file(workload, url):
         rows = None
+    values: Any = workload.values if records else None
+    if isinstance(workload.values, list):
+        # An ingest's columns of a file.
+        values = ",".join(workload.values)
     parameters = {
         "operation": workload.operation,
         "place": place,
         "target": url,
         "data": label,
         "columns": workload.columns if records else None,
-        "values": ingests.values(workload) or (workload.values if records else None),
-        "seed": workload.seed if records or states or usage or ingests.is_made(workload) else None,
-        **ingests.ingest_parameters(workload),
+        "values": values,
+        "seed": workload.seed if records or states or usage or stores.is_made(workload) else None,
+        **stores.ingest_parameters(workload),
         "key": workload.key,
         "add": workload.add,
         "working_set": (workload.working_set or WORKING_SET) if usage else None,
@@ -226,14 +222,14 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         "streams": workload.streams,
         "threads": workload.streams if workload.threads == "streams" else workload.threads,
         "rate": workload.rate,
-        **{name: _of_upserts(workload, name) for name in UPSERT},
+        **{name: _of_operation(workload, name) for name in UPSERT},
         "verify": workload.verify,
         "include_setup": workload.include_setup,
         "pin": workload.pin,
         **options.option_parameters(target, workload.operation),
         **_placement(scenario, workload, url, chosen),
     }
-    if ingests.is_archive(workload.data):
+    if stores.is_archive(workload.data):
         # Messages are as they were made.
         parameters |= {"messages": None, "digits": None, "generate": None}
     return Cell(parameters, target.options())
@@ -242,8 +238,8 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
 def _placement(scenario: Scenario, workload: Workload, url: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """How many processes share the streams, by what they are placed, and behind which links; null where one
     runs all."""
-    given = {name: chosen.get(name, getattr(scenario.hosts, name)) for name in LINK_SETTINGS}
-    links = dict.fromkeys(LINK_SETTINGS) if link.is_beside(scenario, url) else given
+    settings = {name: chosen.get(name, getattr(scenario.hosts, name)) for name in LINK_SETTINGS}
+    links = dict.fromkeys(LINK_SETTINGS) if link.is_beside(scenario, url) else settings
     loaders = chosen.get("loaders", scenario.hosts.loaders)
     if scenario.on is None:
         return {"loaders": loaders if scenario.over_link else None, "on": None, **links}
@@ -257,57 +253,42 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
     """Whether so many processes can share this cell's streams. Raises ScenarioError."""
     loaders, streams = cell.parameters["loaders"], cell.parameters["streams"]
     if loaders is not None and loaders > streams:
-        raise ScenarioError(
-            f"{scenario.where('matrix' if 'loaders' in scenario.axes else 'hosts', 'loaders')}: {loaders} "
-            f"loaders for {plural(streams, 'stream')}: each of them needs one",
-            hint=f"--streams {loaders} or more; or leave such cells out: exclude = ['loaders > streams']",
+        raise scenario.wrong(
+            f"loaders: {loaders} loaders for {plural(streams, 'stream')}: each of them needs one",
+            f"--streams {loaders} or more; or leave such cells out: exclude = ['loaders > streams']",
         )
     url = str(cell.parameters["target"])
-    if scenario.on is not None and is_plugin(url):
-        raise ScenarioError(
-            f"{scenario.where('target', 'url')}: {scheme_of(url)}:// is a target in Python of this process, "
-            "and --on has others, which do not call it",
-            hint="leave --on out, and run venturi on each host",
-        )
-    if scenario.on is None and loaders is not None and (is_plugin(url) or is_program(url) or is_driver(url)):
-        raise ScenarioError(
-            f"{scenario.where('matrix' if 'loaders' in scenario.axes else 'hosts', 'loaders')}: "
-            f"{scheme_of(url)}:// is code of others in one process, which is not shared among loaders",
-            hint="leave --loaders out",
-        )
+    if is_plugin(url) or is_program(url) or is_driver(url):
+        if scenario.on is not None:
+            raise scenario.wrong(
+                f"url: {scheme_of(url)}:// runs other code in this process, and --on has other hosts",
+                "leave --on out, and run venturi on each host",
+            )
+        if loaders is not None:
+            raise scenario.wrong(
+                f"loaders: {scheme_of(url)}:// runs other code in one process, which loaders do not share",
+                "leave --loaders out",
+            )
     if loaders is not None and loaders > 1 and scheme_of(url) == "duckdb":
-        raise ScenarioError(
-            f"{scenario.where('target', 'url')}: {url} is a file that one process has open, not {loaders}",
-            hint="name a server, or --loaders 1",
-        )
-    if scenario.on is not None and (scheme_of(url) == "exec" or is_driver(url)):
-        does = f"{scheme_of(url)}:// {'loads drivers' if is_driver(url) else 'starts programs'}"
-        raise ScenarioError(
-            f"{scenario.where('target', 'url')}: {does} on this host, and --on has others",
-            hint="leave --on out, and run venturi on each host",
+        raise scenario.wrong(
+            f"url: {url} is a file that one process has open, not {loaders}", "name a server, or --loaders 1"
         )
     if (scenario.on is not None or loaders is not None) and cell.parameters["include_setup"]:
-        where = scenario.where("matrix" if "include_setup" in scenario.axes else "workload", "include_setup")
-        raise ScenarioError(
-            f"{where}: times the set-up of one process, and loaders are several", hint="leave one of them out"
+        raise scenario.wrong(
+            "include_setup: times the set-up of one process, and loaders are several", "leave one of them out"
         )
 
 
-def _of_upserts(workload: Workload, name: str) -> Any:
-    """What only upserts have: as set, or its default; null in a get or put. An ingest has `generate`."""
-    if workload.operation == "ingest" and name == "generate":
-        # Archives and files are read meanwhile; so are points made, unless they shall be ready.
-        return workload.generate or "inline"
-    if workload.operation != "upsert":
-        return None
-    found = getattr(workload, name)
-    return UPSERT[name] if found is None else found
+def _of_operation(workload: Workload, name: str) -> Any:
+    """As set, or the operation's default; null where the operation does not have it."""
+    usual, found = OPERATIONS[name], getattr(workload, name)
+    return usual.get(workload.operation) if found is None else found
 
 
 def _address(scenario: Scenario, chosen: Mapping[str, Any]) -> tuple[str, str]:
     if "place" in chosen:
         return chosen["place"], scenario.places[chosen["place"]]
     url = chosen.get("target", scenario.target.url)
-    others = {other.partition("://")[0] for other in scenario.axes.get("target", ()) if is_ours(other)}
+    schemes = {other.partition("://")[0] for other in scenario.axes.get("target", ()) if is_ours(other)}
     # Two systems that are both started here are two places, and so are all ways to one.
-    return (url if is_ours(url) and len(others) > 1 else place_of(url)), url
+    return (url if is_ours(url) and len(schemes) > 1 else place_of(url)), url

@@ -17,8 +17,6 @@ from venturi.plan.workload import SIZES, FileData
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["scale", "shrink_values", "thin_axes"]
-
 _LEAST = 5
 """Points that an axis keeps: both ends, its middle, and one between each."""
 
@@ -43,8 +41,8 @@ def thin_axes(
     ]
     steps = [step for chosen in cells if (step := _step(axes, groups, chosen)) is not None]
     for at in range(len(groups)):
-        there = sorted({step[at] for step in steps})
-        for wanted in {there[i] for i in (0, len(there) // 2, -1)} if there else ():
+        present = sorted({step[at] for step in steps})
+        for wanted in {present[i] for i in (0, len(present) // 2, -1)} if present else ():
             nearest = min((step for step in steps if step[at] == wanted), key=lambda s: _missing(s, kept))
             for index, points in zip(nearest, kept, strict=True):
                 points.add(index)
@@ -132,9 +130,9 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
         groups = axis_groups(scenario)
         axes = thin_axes(axes, groups, [chosen for chosen, _ in chosen_cells(scenario, {})], factor)
         for group in groups:
-            kept, there = len(axes[group[0]]), len(scenario.axes[group[0]])
-            if kept < there:
-                notes.append(f"{' with '.join(group)}: {kept} of {there} points")
+            kept, present = len(axes[group[0]]), len(scenario.axes[group[0]])
+            if kept < present:
+                notes.append(f"{' with '.join(group)}: {kept} of {present} points")
     sized = {
         size: shrink_values(
             itertools.chain(axes[size], *(points.get(size, ()) for points in scenario.also)),

@@ -7,7 +7,7 @@ field, or the flag.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +17,13 @@ from venturi.plan.layers import Layer, Path_, place_in, table_of
 from venturi.plan.settings import Hosts, Run, Target
 from venturi.plan.workload import Workload
 
-__all__ = ["MOST_NAME", "Scenario", "check_addresses", "check_secrets", "still_zipped", "with_nul"]
-
+Wrong = Callable[..., ScenarioError]
+"""`Scenario.wrong`: makes the error about a key of a text, `key: what is wrong`, and of a hint."""
+_TABLE_OF = {
+    key: table
+    for table, model in (("run", Run), ("hosts", Hosts), ("target", Target), ("workload", Workload))
+    for key in model.model_fields
+} | {"exclude": "matrix"}
 # A file system takes 255 bytes; the run's directory has the time in its name too.
 MOST_NAME = 200
 
@@ -56,6 +61,13 @@ class Scenario:
     def where(self, *path: str) -> str:
         """The last layer's spelling of a key, for errors."""
         return place_in(self.layers, path)
+
+    def wrong(self, text: str, hint: str | None = None) -> ScenarioError:
+        """An error whose text begins with a key of a table, which is named as its user wrote it."""
+        key, _, problem = text.partition(": ")
+        axis = "target" if key == "url" else key
+        path = ("matrix", axis) if axis in self.axes else (_TABLE_OF[key], key)
+        return ScenarioError(f"{self.where(*path)}: {problem}", hint)
 
 
 def still_zipped(layers: Sequence[Layer], zips: Sequence[Sequence[str]]) -> list[str]:

@@ -9,17 +9,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr
 
 from venturi.common import links
+from venturi.common.credentials import storable_command
 from venturi.common.suffixes import parse_count, parse_duration, parse_percent
-from venturi.plan.workload import Duration, Whole
-from venturi.targets.exec import without_secret
+from venturi.plan.workload import Duration, NonNegative
 from venturi.targets.fields import Nullable, Table
-from venturi.targets.handicap import nanoseconds
 from venturi.targets.options import DEFAULTS, ONLY_HERE, SETTINGS, Options
 from venturi.targets.setting import SEVERAL, Setting
-from venturi.targets.system import LOCAL, scheme_of
+from venturi.targets.system import LOCAL, handicap_ns, scheme_of
 from venturi.targets.urls import check_url
-
-__all__ = ["BESIDE", "Hosts", "Run", "Target", "usual"]
 
 
 @cache
@@ -48,7 +45,7 @@ class Target(Options):
         ),
     ] = LOCAL
 
-    def given(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         """The options that differ from their default."""
         return {
             name: getattr(self, name)
@@ -61,7 +58,7 @@ class Target(Options):
         systems = DEFAULTS.get(scheme_of(self.url), {})
         found = {
             name: value
-            for name, value in self.given().items()
+            for name, value in self.changed().items()
             if value != systems.get(name) and name not in ONLY_HERE
         }
         if found.get("digits") == "shortest":
@@ -69,7 +66,7 @@ class Target(Options):
         if "server_settings" in found:
             found["server_settings"] = dict(w.split("=", 1) for w in found["server_settings"].split(","))
         if self.handicap:
-            found["handicap"] = nanoseconds(self.handicap)
+            found["handicap"] = handicap_ns(self.handicap)
         return {SETTINGS[name].spec or name: value for name, value in found.items()}
 
 
@@ -130,7 +127,7 @@ class Hosts(Table):
         ),
     ] = None
     server: Annotated[
-        Nullable[Annotated[StrictStr, AfterValidator(without_secret)]],
+        Nullable[Annotated[StrictStr, AfterValidator(storable_command)]],
         Setting(
             "With --link: a program that is started at its other end. {server} is where, in --target, "
             "--command, --driver-option.",
@@ -149,7 +146,6 @@ class Hosts(Table):
         BeforeValidator(_cross),
         Setting(
             "Share of the link that others use meanwhile, as 30%; none = nobody.",
-            float,
             panel="Several hosts",
             doc="share of the link's rate, in percent, that other traffic takes meanwhile, both ways",
             default="none: nobody",
@@ -159,7 +155,6 @@ class Hosts(Table):
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)]],
         _hosts(
             f"Processes that share a trial's streams, with --on or --link; one a host.{SEVERAL}",
-            int,
             cell="loaders",
             doc=(
                 "processes that share the streams, each on a host of its own (`--loaders`); may be an "
@@ -173,7 +168,6 @@ class Hosts(Table):
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)]],
         _hosts(
             "Hosts on which NAME://remote starts a server each. [default: 1]",
-            int,
             doc=(
                 "hosts, without a loader, on which `X://remote` starts a server each. Streams take them "
                 "in turn; `charrow://remote` is one"
@@ -195,8 +189,7 @@ class Hosts(Table):
     server_resource: Annotated[
         Nullable[Annotated[StrictStr, AfterValidator(_resource)]],
         _hosts(
-            "Those servers only on hosts with this resource of Ray's.",
-            default="any host with a free CPU",
+            "Those servers only on hosts with this resource of Ray's.", default="any host with a free CPU"
         ),
     ] = None
     interface: Annotated[
@@ -231,7 +224,6 @@ class Run(Table):
         Repeats,
         _run(
             "Measured trials of each cell.",
-            int,
             doc=(
                 "measured trials of each cell, at most a million, and 10 million of all cells with warm-"
                 "up; the range of 5 holds the median with 93.75 %, from 6 on there is a 95 % interval"
@@ -240,28 +232,15 @@ class Run(Table):
     ] = 5
     warmup: Annotated[
         Annotated[int, BeforeValidator(parse_count), Field(ge=0, le=1_000_000)],
-        _run(
-            "Trials of each cell before those that count.",
-            int,
-        ),
+        _run("Trials of each cell before those that count."),
     ] = 1
-    shuffle: Annotated[
-        StrictBool,
-        _run(
-            "Run the cells in a shuffled order.",
-            bool,
-            doc="each round runs all cells once, in an order of its own",
-        ),
-    ] = True
-    seed: Annotated[
-        Whole, _run("Seed of that order.", int, flag="--shuffle-seed", doc="the seed of that order")
-    ] = 1
+    shuffle: Annotated[StrictBool, _run("Run the cells in a shuffled order.")] = True
+    seed: Annotated[NonNegative, _run("Seed of that order.", flag="--shuffle-seed")] = 1
     adaptive: Annotated[
         float | None,
         BeforeValidator(_adaptive),
         _run(
             "Go on until each median's 95 % interval is narrower, as 2%; off = never.",
-            float,
             doc=(
                 "after `repeats`, go on with each cell until its 95 % interval of the median is narrower "
                 'than this share of it twice in a row: `"2%"`'
@@ -269,35 +248,16 @@ class Run(Table):
             default="off",
         ),
     ] = None
-    max_repeats: Annotated[
-        Repeats,
-        _run(
-            "Where the adaptive stop stops at the latest.",
-            int,
-        ),
-    ] = 30
-    on_failure: Annotated[
-        Literal["continue", "stop"],
-        _run(
-            "After a failed trial: continue or stop.",
-            doc="after a failed trial: `continue` (the failure is a row) or `stop`",
-        ),
-    ] = "continue"
+    max_repeats: Annotated[Repeats, _run("Where the adaptive stop stops at the latest.")] = 30
+    on_failure: Annotated[Literal["continue", "stop"], _run("After a failed trial: continue or stop.")] = (
+        "continue"
+    )
     timeout: Annotated[
-        Duration,
-        _run(
-            "For connecting, and for a stream without progress, as 30s.",
-            int,
-            default="`30s`",
-        ),
+        Duration, _run("For connecting, and for a stream without progress, as 30s.", default="`30s`")
     ] = 30_000_000_000
     sample_interval: Annotated[
         Annotated[int, BeforeValidator(parse_duration), Field(ge=0)],
-        _run(
-            "Of the counters over time, as 100ms; 0 = none.",
-            int,
-            default="`100ms`",
-        ),
+        _run("Of the counters over time, as 100ms; 0 = none.", default="`100ms`"),
     ] = 100_000_000
     ceilings: Annotated[
         Literal["rounds", "once", "none"],

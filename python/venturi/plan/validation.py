@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,19 +11,15 @@ from venturi.common.errors import ScenarioError
 from venturi.common.links import LINK_SETTINGS
 from venturi.common.suffixes import parse_range
 from venturi.common.texts import meant
-from venturi.plan.layers import Layer, Points, place_in, read_extra_points
+from venturi.plan.layers import Layer, Points, place_in
 from venturi.plan.scenario import with_nul
 from venturi.plan.settings import Hosts, Run, Target
 from venturi.plan.workload import Workload
 from venturi.targets.fields import Table, setting_of
 from venturi.targets.urls import check_url
 
-__all__ = ["TABLES", "check_keys", "read_axes", "validate"]
-
 TABLES: dict[str, type[Table]] = {"target": Target, "workload": Workload, "hosts": Hosts, "run": Run}
-TOP = (
-    *("name", "description", "format", "reference", "target", "places", "workload", "hosts", "matrix", "run"),
-)
+TOP = ["name", "description", "format", "reference", "target", "places", "workload", "hosts", "matrix", "run"]
 # `place` and `target` choose the address; every other axis is a key of [workload] or [target].
 ADDRESS_AXES = ("place", "target")
 _SETTINGS = {
@@ -56,14 +52,14 @@ def check_keys(layer: Layer) -> None:
         )
 
 
-def suggest(key: str, known: Sequence[str] = (), home: str | None = None) -> str:
+def suggest(key: str, names: Sequence[str] = (), home: str | None = None) -> str:
     """The end of an "unknown key" error: the right spelling, or the right table."""
     if home is not None:
         for table, model in TABLES.items():
             if key in model.model_fields and table != home:
                 return f"; it belongs into [{table}]"
-        known = list(TABLES[home].model_fields)
-    return "; " + meant(key, known, f"known: {', '.join(known)}")
+        names = list(TABLES[home].model_fields)
+    return "; " + meant(key, names, f"known: {', '.join(names)}")
 
 
 def validate(layers: Sequence[Layer], name: str, model: type[Table], values: Any) -> Table:
@@ -87,7 +83,7 @@ def validate(layers: Sequence[Layer], name: str, model: type[Table], values: Any
 def validate_value(model: type[Table], key: str, value: Any) -> Any:
     """One value of one key. Raises ValueError with a text for users."""
     if key == "url":
-        return check_url(value) if isinstance(value, str) else check_url(str(value))
+        return check_url(str(value))
     try:
         return getattr(model.model_validate({key: value}), key)
     except ValidationError as error:
@@ -138,13 +134,13 @@ def read_axes(
 
     zips, exclude, more = (table.pop(key, []) for key in ("zip", "exclude", "also"))
     axes: Axes = {}
-    known = [*Workload.model_fields, *Target.model_fields, *ADDRESS_AXES, "loaders", *LINK_SETTINGS]
+    names = [*Workload.model_fields, *Target.model_fields, *ADDRESS_AXES, "loaders", *LINK_SETTINGS]
     for axis, values in table.items():
         name = "target" if axis == "url" else axis
-        if axis in Run.model_fields and axis not in known:
+        if axis in Run.model_fields and axis not in names:
             raise wrong(axis, "belongs into [run], it is the same for all cells")
-        if axis not in known or axis in ("headers", "header_env", "driver_option_env"):
-            raise wrong(axis, f"unknown key{suggest(axis, [*known, 'zip', 'exclude', 'also'])}")
+        if axis not in names or axis in ("headers", "header_env", "driver_option_env"):
+            raise wrong(axis, f"unknown key{suggest(axis, [*names, 'zip', 'exclude', 'also'])}")
         try:
             found = [_valid(name, value, places) for value in _spread(name, values)]
         except ValueError as error:
@@ -165,14 +161,33 @@ def read_axes(
     ):
         raise wrong("zip", 'must be a list of lists of axes, as in [["streams", "rows_per_stream"]]')
 
-    def valid(axis: str, values: Any) -> list[Any]:
-        try:
-            return [_valid(axis, value, places) for value in _spread(axis, values)]
-        except ValueError as error:
-            raise wrong("also", f"{axis}: {error}") from None
-
     numbers = [axis for axis in axes if axis in COUNTS]
-    return axes, _zips(zips, axes, wrong), exclude, read_extra_points(more, numbers, valid, wrong)
+    return axes, _zips(zips, axes, wrong), exclude, _extra_points(more, numbers, places, wrong)
+
+
+def _extra_points(
+    tables: Any, axes: Sequence[str], places: Mapping[str, str], wrong: Callable[[str, str], ScenarioError]
+) -> list[Points]:
+    """The tables of `also` with validated values."""
+    if not isinstance(tables, list) or not all(isinstance(table, Mapping) and table for table in tables):
+        raise wrong(
+            "also", "must be a list of tables, as in [{ streams = [1, 2], rows_per_stream = [8, 4] }]"
+        )
+    found: list[Points] = []
+    for table in tables:
+        points = {}
+        for axis, values in table.items():
+            if axis not in axes:
+                raise wrong("also", f"no axis of numbers is called {axis!r}; there are: {', '.join(axes)}")
+            try:
+                points[axis] = [_valid(axis, value, places) for value in _spread(axis, values)]
+            except ValueError as error:
+                raise wrong("also", f"{axis}: {error}") from None
+        if len({len(values) for values in points.values()}) > 1:
+            spelled = ", ".join(f"{axis} has {len(values)}" for axis, values in points.items())
+            raise wrong("also", f"axes of a table advance together; {spelled} values")
+        found.append(points)
+    return found
 
 
 def _zips(zips: list[Any], axes: Axes, wrong: Any) -> list[list[str]]:
@@ -214,7 +229,6 @@ def _valid(axis: str, value: Any, places: Mapping[str, str]) -> Any:
             raise ValueError(f"no place is called {value!r}; [places] has: {', '.join(places) or 'nothing'}")
         return value
     if axis == "target":
-        return check_url(value) if isinstance(value, str) else check_url(str(value))
-    models: tuple[type[Workload], type[Hosts], type[Target]] = (Workload, Hosts, Target)
-    model = next(model for model in models if axis in model.model_fields)
-    return validate_value(model, axis, value)
+        return check_url(str(value))
+    tables = ("workload", "hosts", "target")
+    return validate_value(next(TABLES[it] for it in tables if axis in TABLES[it].model_fields), axis, value)

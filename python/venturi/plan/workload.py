@@ -17,21 +17,7 @@ from venturi.common.environment import usable_cores
 from venturi.common.suffixes import parse_count, parse_duration, parse_time
 from venturi.targets.fields import Names, Nullable, Table, null, setting_of, texts
 from venturi.targets.setting import SEVERAL, Setting
-from venturi.targets.timeseries import SERIES
-
-__all__ = [
-    "INGEST",
-    "POINT_BYTES",
-    "SIZES",
-    "SOURCES",
-    "STATES_ROW_BYTES",
-    "UPSERT",
-    "USAGE_ROW_BYTES",
-    "WORKING_SET",
-    "FileData",
-    "Workload",
-    "data_label",
-]
+from venturi.targets.stores import SERIES
 
 SOURCES = ("records", "states", "usage", "metrics", "archive", "remote")
 WORKING_SET = 1_000_000
@@ -44,7 +30,7 @@ USAGE_ROW_BYTES = 69.1
 """Mean payload of a row of `usage`: 36 bytes of numbers, two texts of 12 and 13.1 letters, an offset each."""
 
 Count = Annotated[int, BeforeValidator(parse_count), Field(ge=1)]
-Whole = Annotated[int, BeforeValidator(parse_count), Field(ge=0)]
+NonNegative = Annotated[int, BeforeValidator(parse_count), Field(ge=0)]
 Duration = Annotated[int, BeforeValidator(parse_duration), Field(ge=1)]
 
 
@@ -151,7 +137,7 @@ def _cpus(value: list[int] | None) -> list[int] | None:
     return value
 
 
-_upserts = partial(Setting, panel="Upserts")
+_upserts = partial(Setting, panel="Upserts", operations={"upsert": None})
 _series = partial(Setting, panel=SERIES, operations={"ingest": None})
 
 
@@ -197,11 +183,7 @@ class Workload(Table):
     ] = "records"
     columns: Annotated[
         Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)],
-        Setting(
-            "Columns of int64 in a record; 4 is 32 bytes.",
-            int,
-            role="workload",
-        ),
+        Setting("Columns of int64 in a record; 4 is 32 bytes.", role="workload"),
     ] = 4
     values: Annotated[
         Literal["random", "sequential"] | list[StrictStr],
@@ -209,6 +191,7 @@ class Workload(Table):
         AfterValidator(_named),
         Setting(
             "Values of records: random or sequential; of an ingest columns of a file, as a,b.",
+            str,
             commas="list",
             foreign=True,
             doc=(
@@ -220,11 +203,10 @@ class Workload(Table):
         ),
     ] = "random"
     seed: Annotated[
-        Whole,
+        NonNegative,
         Setting(
             "Seed of the records' random values.",
-            int,
-            doc=("of random values, of the rows of `usage` and of the points of `metrics`"),
+            doc="of random values, of the rows of `usage` and of the points of `metrics`",
             role="workload",
         ),
     ] = 1
@@ -232,7 +214,6 @@ class Workload(Table):
         Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**31 - 1)],
         Setting(
             f"Rows in a batch.{SEVERAL}",
-            int,
             alias="--points-per-batch",
             doc="rows in one batch, which is one message or one statement",
             default="`4096`; `500` for upserts; `5000` for ingests; `65536` for `adbc`",
@@ -242,7 +223,6 @@ class Workload(Table):
         Count | None,
         Setting(
             "Rows a stream moves, as 10M; or a range.",
-            int,
             alias="--points-per-stream",
             default="`10M` if no size is given, but over a link `duration` is 5 s",
             role="amount",
@@ -252,7 +232,6 @@ class Workload(Table):
         Count | None,
         Setting(
             "Payload bytes a stream moves, as 1G.",
-            int,
             doc="fixed work: payload bytes each stream moves, rounded up to whole rows",
             role="amount",
         ),
@@ -261,9 +240,8 @@ class Workload(Table):
         Duration | None,
         Setting(
             "Time a trial lasts, as 5s, instead of an amount.",
-            int,
             cell="duration_ns",
-            doc=("fixed time: no new batch after it; batches in flight are awaited and counted"),
+            doc="fixed time: no new batch after it; batches in flight are awaited and counted",
             default="if no size is given `10s` for upserts, `5s` over a link",
             role="amount",
         ),
@@ -272,7 +250,6 @@ class Workload(Table):
         Annotated[int, BeforeValidator(_number), Field(ge=1, le=65_536)],
         Setting(
             f"Concurrent flows; cpus = one for each CPU here.{SEVERAL}",
-            int,
             doc=(
                 'concurrent flows, each with a connection of its own unless shared; `"cpus"` is one for '
                 "each CPU that this process may use"
@@ -283,16 +260,7 @@ class Workload(Table):
     threads: Annotated[
         Annotated[int, Field(ge=1, le=4_096)] | Literal["streams"],
         BeforeValidator(_threads),
-        Setting(
-            "Client threads; streams = as many as streams.",
-            int,
-            doc=(
-                'client threads that run them; `"streams"` means as many as streams, `"cpus"` one for '
-                "each CPU"
-            ),
-            default='`"streams"`',
-            role="parallel",
-        ),
+        Setting("Client threads; streams = as many as streams.", default='`"streams"`', role="parallel"),
     ] = "streams"
     rate: Annotated[
         Nullable[
@@ -300,7 +268,6 @@ class Workload(Table):
         ],
         Setting(
             "Open loop: batches/s over all streams; none = as fast as it goes.",
-            float,
             default="none: as fast as it goes",
             role="workload",
         ),
@@ -314,13 +281,7 @@ class Workload(Table):
         ),
     ] = "checksum"
     include_setup: Annotated[
-        StrictBool,
-        Setting(
-            "Count planning and connecting as part of the interval.",
-            bool,
-            doc=("count planning and connecting as part of the interval, as other tools do"),
-            role="workload",
-        ),
+        StrictBool, Setting("Count planning and connecting as part of the interval.", role="workload")
     ] = False
     pin: Annotated[
         list[int] | None,
@@ -329,16 +290,14 @@ class Workload(Table):
         AfterValidator(_cpus),
         Setting(
             "CPUs for the client's threads: 0,2-3, or node0.",
-            list[int],
             commas="list",
-            doc=('CPUs for the threads: `[0, 2]`, `"0,2-3"`, or `"node0"` for a NUMA node'),
+            doc='CPUs for the threads: `[0, 2]`, `"0,2-3"`, or `"node0"` for a NUMA node',
         ),
     ] = None
     key: Annotated[
         Names,
         _upserts(
             "Columns by which a file's rows meet, as a,b.",
-            list[str],
             commas="list",
             doc=(
                 'columns of a file by which its rows meet: a list, or `"a,b"`. They become the primary '
@@ -353,9 +312,8 @@ class Workload(Table):
         Names,
         _upserts(
             "Columns that are added up where they meet.",
-            list[str],
             commas="list",
-            doc=("columns of a file that are added up where rows meet: integers. All others are overwritten"),
+            doc="columns of a file that are added up where rows meet: integers. All others are overwritten",
             role="workload",
         ),
     ] = None
@@ -363,7 +321,6 @@ class Workload(Table):
         Nullable[Annotated[int, BeforeValidator(_working_set), Field(ge=1)]],
         _upserts(
             "Distinct rows of usage, as 1M; or their bytes, as 64MB.",
-            int,
             doc=(
                 'distinct rows of `usage`, which come round again and again: rows (`"1M"`), or bytes '
                 'where the suffix ends with B (`"64MB"`, at 69.1 bytes a row)'
@@ -376,7 +333,6 @@ class Workload(Table):
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_536)]],
         _upserts(
             f"Batches in flight on a stream at a time.{SEVERAL}",
-            int,
             operations={"upsert": 1},
             doc=(
                 "batches that may be in flight on a stream at a time, where the protocol can: Cassandra, "
@@ -398,12 +354,11 @@ class Workload(Table):
         ),
     ] = None
     max_errors: Annotated[
-        Nullable[Whole],
+        Nullable[NonNegative],
         _upserts(
             "Batches that may fail before the trial is given up.",
-            int,
             operations={"upsert": 0},
-            doc=("batches that may be refused, or stay without an answer, before the trial is given up"),
+            doc="batches that may be refused, or stay without an answer, before the trial is given up",
             role="workload",
         ),
     ] = None
@@ -411,7 +366,6 @@ class Workload(Table):
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=0, le=1000)]],
         _upserts(
             "More attempts for a batch that was refused.",
-            int,
             operations={"upsert": 0},
             doc=(
                 "more attempts for a batch that the server refused. A batch without an answer is never "
@@ -423,7 +377,6 @@ class Workload(Table):
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000_000)]],
         _series(
             f"Hosts of metrics, 10 series each.{SEVERAL}",
-            int,
             operations={"ingest": 100},
             doc=(
                 "hosts of `metrics`; each has 10 series in one compound row. A series belongs to one "
@@ -436,7 +389,6 @@ class Workload(Table):
         Nullable[Duration],
         _series(
             "Time between two points of a series, as 1s.",
-            int,
             cell="tick_ns",
             operations={"ingest": 1_000_000_000},
             default="`1s`",
@@ -447,7 +399,6 @@ class Workload(Table):
         Nullable[Annotated[int, BeforeValidator(parse_time)]],
         _series(
             "Time of the first point: a date, a time (UTC), or now.",
-            int,
             cell="start_unix_ns",
             default="2017-01-01 for a store that the run starts, else when the run began",
             role="workload",
@@ -469,19 +420,13 @@ class Workload(Table):
         Names,
         _series(
             "Columns of a file that name a series, as a,b.",
-            list[str],
             commas="list",
-            doc=('columns of a file that name a series, with the metric: a list, or `"a,b"`'),
             default="none: the one tag is then `source`, the file's metric",
             role="workload",
         ),
     ] = None
     metric: Annotated[
-        Nullable[StrictStr],
-        _series(
-            "What stands before the columns' names in metrics.",
-            role="workload",
-        ),
+        Nullable[StrictStr], _series("What stands before the columns' names in metrics.", role="workload")
     ] = None
 
 
@@ -492,5 +437,7 @@ UPSERT = {
     name: it.operations["upsert"] for name, it in _WORKLOAD.items() if it.operations.get("upsert") is not None
 }
 """Keys that only upserts have, and what holds there where they are null; an ingest has one of them."""
+OPERATIONS = {name: it.operations for name, it in _WORKLOAD.items() if it.operations}
+"""Keys that not all operations have: the operations that do, each with what holds where the key is null."""
 INGEST = {name: it.operations["ingest"] for name, it in _WORKLOAD.items() if set(it.operations) == {"ingest"}}
 """Keys that only ingests have, and what holds there where they are null."""

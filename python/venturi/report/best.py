@@ -52,25 +52,24 @@ def sentences(found: Best) -> list[str]:
     """The answer, most important first."""
     fastest, cheapest, nouns = found.fastest, found.cheapest, nouns_of(found.fastest.cell)
     if not found.settings:
-        only = f"one setting was measured: {_speed(fastest)}"
+        only = f"one setting was measured: {fastest.speed.text()}"
         more = "" if _imported(found) else "; give settings several values, as in --streams 1,2,4,8"
         return [only, f"there is nothing to choose from{more}"]
     top = "fastest" if found.is_surely_fastest else "highest"
-    took = f", p99 {_p99(fastest.cell)}" if found.p99_ns is not None else ""
-    out = [f"{top}: {setting(found, fastest)}: {_speed(fastest)}{took}"]
+    took = f", p99 {fastest.cell.latency[99.0]}" if found.p99_ns is not None else ""
+    out = [f"{top}: {setting(found, fastest)}: {fastest.speed.text()}{took}"]
     if cheapest is fastest or not _cheaper(cheapest, fastest):
         if fastest.cost.known:
             less = "" if cheapest is fastest else " by 1 % or more"
-            out.append(
-                f"no cell within {percent(found.within)} of it costs less{less} ({_cost(found, fastest)})"
-            )
+            near, cost = percent(found.within), _cost(found, fastest)
+            out.append(f"no cell within {near} of it costs less{less} ({cost})")
     else:
         share = percent((cheapest.speed.value or 0.0) / (fastest.speed.value or 1.0))
         less = percent((cheapest.cost.value or 0.0) / fastest.cost.value) if fastest.cost.value else MISSING
         per = fastest.cost.unit.removeprefix("ns/") if fastest.cost.unit != "ns/B" else "GB"
         cost = f"its CPU time per {per}" if fastest.cost.unit else f"its {_counted(found)}"
         out.append(
-            f"cheapest near it: {setting(found, cheapest)}: {_speed(cheapest)}, {share} of the {top} "
+            f"cheapest near it: {setting(found, cheapest)}: {cheapest.speed.text()}, {share} of the {top} "
             f"for {less} of {cost} ({_paid(cheapest)} against {_paid(fastest)})"
         )
     if found.tied:
@@ -92,8 +91,8 @@ def _cheaper(one: Choice, fastest: Choice) -> bool:
 
 def has_front(one: Best) -> bool:
     """Whether the front has a cell that is not told already, as the highest or the cheapest near it."""
-    told = [one.fastest, one.cheapest] if _cheaper(one.cheapest, one.fastest) else [one.fastest]
-    return any(choice not in told for choice in one.front)
+    named = [one.fastest, one.cheapest] if _cheaper(one.cheapest, one.fastest) else [one.fastest]
+    return any(choice not in named for choice in one.front)
 
 
 def _counted(found: Best) -> str:
@@ -137,7 +136,7 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
     shown = partial(_shown, one)
     matters = one.effect
     if one.conclusive is not None and (one.indifferent or not one.sure):
-        return f"{name}: {_said(one, one.conclusive)}"
+        return f"{name}: {_curve_text(one, one.conclusive)}"
     if one.conclusive is None and one.indifferent and matters is not None:
         span = f"{shown(one.levels[0].value)} to {shown(one.levels[-1].value)}"
         text = (
@@ -155,11 +154,9 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
         return f"{name}: {'fastest' if sure else 'highest'} {place}; {against}"
     enough = one.level(one.enough)
     cores = ", as many as the machine has CPUs" if one.cores else ""
-    share = (
-        "the best measured"
-        if one.enough == one.best
-        else f"{percent(enough.ratio)} of the best ({shown(one.best)})"
-    )
+    share = "the best measured"
+    if one.enough != one.best:
+        share = f"{percent(enough.ratio)} of the best ({shown(one.best)})"
     # Without an interval it is a figure and no claim.
     claim = f"{',' if cores else ''} is enough" if one.sure else ""
     text = f"{name}: {shown(one.enough)}{cores}{claim}: {share}"
@@ -176,7 +173,7 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
     return text
 
 
-def _said(one: Advised, curve: Curve) -> str:
+def _curve_text(one: Advised, curve: Curve) -> str:
     """Of a setting of which no value is enough, or any: by the same rules as the findings."""
     if one.indifferent:
         span = f"{_shown(one, one.levels[0].value)} to {_shown(one, one.levels[-1].value)}"
@@ -219,14 +216,6 @@ def _step(change: float, gain: Gain | None) -> str:
     return f"{100 * change:+.1f} % [{low:+.1f}..{high:+.1f}]{certain}"
 
 
-def _speed(one: Choice) -> str:
-    return one.speed.text()
-
-
-def _p99(cell: Cell) -> str:
-    return str(cell.latency[99.0])
-
-
 def too_slow(cells: Sequence[Cell], p99_ns: float, among: Sequence[Cell]) -> str:
     """Of a workload in which no cell surely stays within the bound: the least p99 there is; `among` are the
     cells that its name has to tell it from."""
@@ -237,7 +226,7 @@ def too_slow(cells: Sequence[Cell], p99_ns: float, among: Sequence[Cell]) -> str
     name = wording.label(least, varying(among))
     return (
         f"{least.operation}: in no cell did 99 % of the batches surely take no longer than "
-        f"{format_duration(p99_ns)}; the lowest p99 was {_p99(least)} ({name})"
+        f"{format_duration(p99_ns)}; the lowest p99 was {least.latency[99.0]} ({name})"
     )
 
 
@@ -255,27 +244,21 @@ def front(found: Best) -> Table:
     speeds, costs = [c.speed for c in shown], [c.cost for c in shown]
     unit = pick_unit(speeds[0].unit, [q.value for q in speeds])
     paid = pick_unit(costs[0].unit, [q.value for q in costs]) if costs[0].unit else ""
-    return Table(
-        [
-            Column("setting", "", [setting(found, c) for c in shown], text=True, folds=True),
-            Column(unit, "", [q.number(unit) for q in speeds]),
-            Column(summary.coverage([c.cell for c in found.front]), "", [q.margin(unit) for q in speeds]),
-            Column(paid or "cost", "", [q.number(paid) if paid else count(q.value) for q in costs]),
-        ],
-        f"Pareto front: throughput against {found.cost_name}",
-    )
+    columns = [
+        Column("setting", "", [setting(found, c) for c in shown], text=True, folds=True),
+        Column(unit, "", [q.number(unit) for q in speeds]),
+        Column(summary.coverage([c.cell for c in found.front]), "", [q.margin(unit) for q in speeds]),
+        Column(paid or "cost", "", [q.number(paid) if paid else count(q.value) for q in costs]),
+    ]
+    return Table(columns, f"Pareto front: throughput against {found.cost_name}")
 
 
 def notes(found: Best) -> list[str]:
     """What is not shown, and what the cost is."""
     out = []
     if found.p99_ns is not None and found.slow:
-        bound = format_duration(found.p99_ns)
-        left = (
-            "1 cell is left out: its"
-            if len(found.slow) == 1
-            else f"{len(found.slow)} cells are left out: their"
-        )
+        bound, one = format_duration(found.p99_ns), len(found.slow) == 1
+        left = "1 cell is left out: its" if one else f"{len(found.slow)} cells are left out: their"
         out.append(f"{left} p99 may be over {bound}, or is not known")
     if found.failed:
         out.append(f"{len(found.failed)} cells have no good trial and are left out")

@@ -18,7 +18,7 @@ from venturi.common.units import Quantity, count, percent, pick_unit
 from venturi.report import hosts, reason, run
 from venturi.report.document import Block, Bullets, Document, Lines, Section, Table, Text
 from venturi.report.figures import pipeline
-from venturi.report.names import marked, name_of
+from venturi.report.summary import marked, name_of
 
 
 @dataclass(frozen=True)
@@ -49,28 +49,22 @@ def _share(value: float) -> str:
 
 def figures(cell: Cell) -> list[tuple[str, str]]:
     """Name and text of each figure; what was not measured is left out."""
+    counted = f"{cell.noun}s" if cell.in_rows else "payload"
+    size: tuple[str, Quantity] = ("payload", cell.throughput) if cell.in_rows else ("rows", cell.rows)
     out: list[tuple[str, Quantity | str | None]] = [
         ("throughput", cell.rows if cell.in_rows else cell.throughput),
         ("steady", cell.steady),
-        *(
-            ()
-            if cell.noun == "point"
-            else (("payload", cell.throughput) if cell.in_rows else ("rows", cell.rows),)
-        ),
+        *(() if cell.noun == "point" else (size,)),
         ("batches", cell.batches),
         *(_upsert(cell) if cell.answered else _ingest(cell) if cell.in_rows else _latency(cell)),
         *((f"{end} CPU", cell.cpu[end]) for end in ENDS),
-        *((f"{_counted_in(cell)} per {end} CPU-second", cell.per_cpu[end]) for end in ENDS),
+        *((f"{counted} per {end} CPU-second", cell.per_cpu[end]) for end in ENDS),
         *(writes.costs(cell) if cell.noun == "point" else ()),
         ("interval", cell.interval),
         ("loaders", evenness(cell)),
         ("trials", trials(cell)),
     ]
     return [(name, str(q)) for name, q in out if q is not None and (isinstance(q, str) or q.known)]
-
-
-def _counted_in(cell: Cell) -> str:
-    return f"{cell.noun}s" if cell.in_rows else "payload"
 
 
 def _ingest(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
@@ -112,8 +106,8 @@ def _upsert(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
         found = writes.latencies(cell, kind)
         if found:
             unit = pick_unit("ns", [found.get("p50", found.get("max", Quantity(None, unit="ns"))).value])
-            told = ", ".join(f"{name} {q.number(unit)}" for name, q in found.items())
-            out.append((f"{kind} time of a batch", f"{told} {unit}"))
+            times = ", ".join(f"{name} {q.number(unit)}" for name, q in found.items())
+            out.append((f"{kind} time of a batch", f"{times} {unit}"))
     out.append(("batches timed", timed(cell)))
     out.append(("schedule", schedule(cell)))
     out += [("stored", writes.stored_bytes(cell)), ("stored a row", writes.stored_row(cell))]
@@ -129,9 +123,8 @@ def schedule(cell: Cell) -> str | None:
     if not kept:
         return None
     late, lag, unsent = (median(values) for values in zip(*kept, strict=True))
-    text = (
-        f"{count(cell.parameters.get('rate'))} batches/s asked for; {percent(late, 1)} of the slots met late"
-    )
+    text = f"{count(cell.parameters.get('rate'))} batches/s asked for"
+    text += f"; {percent(late, 1)} of the slots met late"
     text += f", by {Quantity(lag, unit='ns')} at most" if late else ""
     return text + (f"; {unsent:,.0f} never" if unsent >= 1 else "")
 
@@ -147,17 +140,10 @@ def trials(cell: Cell) -> str:
 def limits(cell: Cell) -> list[Limit]:
     """The limits of a cell, the lowest first: that of which most was reached."""
     nothing = Quantity(None, unit="fraction")
-    found = [
-        Limit(
-            name,
-            _counted(cell, cell.limit(name)),
-            cell.shares.get(name, nothing),
-            name == cell.binding,
-            name in cell.passed,
-        )
-        for name, rate in cell.ceilings.items()
-        if rate.value
-    ]
+    found = []
+    for name in (name for name, rate in cell.ceilings.items() if rate.value):
+        rate, share = _counted(cell, cell.limit(name)), cell.shares.get(name, nothing)
+        found.append(Limit(name, rate, share, name == cell.binding, name in cell.passed))
     return sorted(found, key=lambda limit: (-(limit.share.value or 0.0), limit.rate.value or 0.0))
 
 
@@ -170,10 +156,10 @@ def _counted(cell: Cell, rate: Quantity) -> Quantity:
     return Quantity(rate.value / width, low, high, f"{cell.noun}s/s")
 
 
-def unit_of(cell: Cell, told: Quantity) -> str:
+def unit_of(cell: Cell, shown: Quantity) -> str:
     """The unit in which this limit of a cell is told: all of bytes or rows have the same."""
-    if told.unit == "commits/s":
-        return told.unit
+    if shown.unit == "commits/s":
+        return shown.unit
     found = [limit.rate for limit in limits(cell) if limit.rate.unit != "commits/s"]
     unit = f"{cell.noun}s/s"
     if not cell.in_rows or any(rate.unit != unit for rate in found):
@@ -181,23 +167,18 @@ def unit_of(cell: Cell, told: Quantity) -> str:
     return pick_unit(unit, [rate.value for rate in found])
 
 
-def cost(cell: Cell) -> str:
-    """What measuring cost in the median trial of this cell; empty where it was not accounted."""
-    return run.instrument_of(cell.records)
-
-
 def evidence(cell: Cell, verdict: Verdict, drawn: pipeline.Pipeline | None) -> list[str]:
     """The evidence of the verdict without what limits and pipeline say beside it."""
-    said = {name for name, rate in cell.ceilings.items() if rate.value}
-    said |= {f"{side.end} workers" for side in drawn.sides} if drawn is not None else set()
-    return [evidence_text(e) for e in verdict.evidence if e.name not in said]
+    drawn_names = {name for name, rate in cell.ceilings.items() if rate.value}
+    drawn_names |= {f"{side.end} workers" for side in drawn.sides} if drawn is not None else set()
+    return [evidence_text(e) for e in verdict.evidence if e.name not in drawn_names]
 
 
 def evenness(cell: Cell) -> str | None:
     """`4: the slowest 94 % of the fastest`; None where one process ran all streams."""
     found = loaders.hosts(cell)
-    told = loaders.evenness(found)
-    return f"{len(found)}: {told}" if told else None
+    text = loaders.evenness(found)
+    return f"{len(found)}: {text}" if text else None
 
 
 def _loaders(results: Results, cell: Cell) -> list[Block]:
@@ -256,11 +237,8 @@ def document(results: Results, cell: Cell, width: int) -> Document:
         *_loaders(results, cell),
     ]
     if found:
-        passed = [
-            f"{limit.name} is a reference, not a limit: {cell.why_passed(limit.name)}"
-            for limit in found
-            if limit.passed
-        ]
+        references = [limit.name for limit in found if limit.passed]
+        passed = [f"{name} is a reference, not a limit: {cell.why_passed(name)}" for name in references]
         title = "Limits (share of each: median over the repeats)"
         blocks.append(Section(title, [Lines(_limit_lines(cell, found)), Bullets(passed, "")]))
     if drawn is not None:
@@ -274,7 +252,7 @@ def document(results: Results, cell: Cell, width: int) -> Document:
         blocks.append(Section(title, why))
         if verdict.next:
             blocks.append(Section("Next", [Bullets(verdict.next)]))
-    if spent := cost(cell):
+    if spent := run.instrument_of(cell.records):
         blocks.append(Text(spent, "quiet"))
     return Document(name, [Section(name, blocks)])
 

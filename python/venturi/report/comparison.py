@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -10,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from venturi.analysis import wording
+from venturi.analysis.cells.figures import numeric
 from venturi.analysis.cells.machines import Fact, in_words
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.compare.runs import Comparison, Row
@@ -27,6 +27,7 @@ from venturi.report.document import (
     Terms,
     Text,
     fields,
+    finite,
 )
 
 # What XML 1.0 cannot hold, even escaped; a surrogate would not even encode.
@@ -90,10 +91,6 @@ def probability(p: float | None) -> str:
     return MISSING if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _cells(n: int) -> str:
-    return f"{n} cell" if n == 1 else f"{n} cells"
-
-
 def summary(found: Comparison) -> list[str]:
     """What to know, in sentences; the first one counts the verdicts."""
     metric = found.metric
@@ -108,7 +105,7 @@ def summary(found: Comparison) -> list[str]:
         )
         if (n := found.count(verdict)) or verdict in ("worse", "better")  # type: ignore[arg-type]
     ]
-    out = [f"of {_cells(len(found.rows))} {', '.join(parts)}"]
+    out = [f"of {plural(len(found.rows), 'cell')} {', '.join(parts)}"]
     span = found.detectable
     if span is not None:
         middle, least, most = (percent(s, 0 if s >= 0.0995 else 1) for s in span)
@@ -117,16 +114,17 @@ def summary(found: Comparison) -> list[str]:
         out.append(f"detectable in {many} (80 % power): from {middle} {metric.worse} on{spread}")
     beyond = [r for r in found.rows if r.beyond]
     if beyond:
-        out.append(f"beyond the threshold of {threshold(found)}: {_cells(len(beyond))}")
+        out.append(f"beyond the threshold of {threshold(found)}: {plural(len(beyond), 'cell')}")
     failing = [r for r in found.rows if r.newly_failing]
     anew = sum(1 for r in failing if r.run.failed and not r.base.failed)
     if anew:
-        out.append(f"trials of {_cells(anew)} fail that did not fail in the base")
+        out.append(f"trials of {plural(anew, 'cell')} fail that did not fail in the base")
     if empty := len(failing) - anew:
         have = "has" if empty == 1 else "have"
-        out.append(f"{_cells(empty)} of the base {have} no good trial in this run")
+        out.append(f"{plural(empty, 'cell')} of the base {have} no good trial in this run")
     if found.gone:
-        out.append(f"{_cells(len(found.gone))} of the base are missing; --force compares the others alone")
+        gone = plural(len(found.gone), "cell")
+        out.append(f"{gone} of the base are missing; --force compares the others alone")
     return out + _shift(found)
 
 
@@ -156,7 +154,7 @@ def _shift(found: Comparison) -> list[str]:
         "compare it with itself, or interleave both in one run and compare it --by place"
     ]
     if len(aside) > MOST_ASIDE:
-        out.append(f"{len(aside)} of {_cells(len(found.rows))} differ from what all have in common")
+        out.append(f"{len(aside)} of {plural(len(found.rows), 'cell')} differ from what all have in common")
     elif aside:
         listed = "; ".join(f"{name(found, r)} (ratio {r.ratio.number()})" for r in aside)
         out.append(f"different from what all have in common: {listed}")
@@ -177,7 +175,9 @@ def remarks(found: Comparison) -> list[str]:
         if row.reason:
             by_reason.setdefault(row.reason, []).append(name(found, row))
     return [
-        f"{names[0]}: {reason}" if len(names) == 1 else f"{_cells(len(names))} ({names[0]}, ...): {reason}"
+        f"{names[0]}: {reason}"
+        if len(names) == 1
+        else f"{plural(len(names), 'cell')} ({names[0]}, ...): {reason}"
         for reason, names in by_reason.items()
     ]
 
@@ -290,7 +290,7 @@ def pull_request(found: Comparison) -> Document:
         blocks.append(Text(f"{len(loud) - MOST_IN_SIGHT} more differ; they are among all cells."))
     if len(loud) < len(found.rows) or len(loud) > MOST_IN_SIGHT:
         notes = [Bullets(texts)] if (texts := remarks(found)) else []
-        blocks.append(Section(f"all {_cells(len(found.rows))}", [Table(every), *notes], folded=True))
+        blocks.append(Section(f"all {plural(len(found.rows), 'cell')}", [Table(every), *notes], folded=True))
     differ = differing(found)
     facts = [fact(f) for f in found.facts]
     if facts or differ:
@@ -304,7 +304,9 @@ def pull_request(found: Comparison) -> Document:
         title = f"conditions: {len(differ)} differ" if differ else "conditions: none that matters differs"
         blocks.append(Section(title, [table], folded=True))
     level = f"{found.confidence * 100:g} %"
-    text = f"Ratio = run / base, with its {level} interval; p corrected for {_cells(len(found.rows))}; "
+    text = (
+        f"Ratio = run / base, with its {level} interval; p corrected for {plural(len(found.rows), 'cell')}; "
+    )
     blocks.append(Text(f"{text}! = beyond the threshold of {threshold(found)}, or failing.", "quiet"))
     mark = "❌" if found.exit_code != 0 else "✅"
     return Document(f"{mark} {found.run.name} against {found.base.name}", blocks)
@@ -319,24 +321,26 @@ def junit(found: Sequence[Comparison]) -> str:
     root = ElementTree.Element("testsuites", name="venturi compare")
     for one in found:
         suite = ElementTree.SubElement(root, "testsuite")
-        cases = [_case(suite, one, row) for row in one.rows] + [_gone(suite, one, cell) for cell in one.gone]
         # Readers want properties before the cases.
-        properties = ElementTree.Element("properties")
-        for key, value in (
-            ("base", one.base.name),
-            ("run", one.run.name),
-            ("metric", one.metric.name),
-            ("threshold", f"{one.threshold:g}"),
-            ("confidence", f"{one.confidence:g}"),
-        ):
-            ElementTree.SubElement(properties, "property", name=key, value=_xml(value))
-        suite.insert(0, properties)
-        _count_cases(suite, f"{one.run.name} against {one.base.name}", cases)
+        properties = _add(suite, "properties")
+        for key in ("base", "run", "metric"):
+            _add(properties, "property", name=key, value=getattr(one, key).name)
+        for key in ("threshold", "confidence"):
+            _add(properties, "property", name=key, value=f"{getattr(one, key):g}")
+        cases = [_case(suite, one, row) for row in one.rows]
+        for cell in one.gone:
+            cases.append(_test_case(suite, label(cell, one.base.cells), cell, "0"))
+            text = "not measured in the run"
+            _add(cases[-1], "error", text, message=text, type="missing")
+        suite.set("name", _xml(f"{one.run.name} against {one.base.name}"))
+        suite.set("tests", str(len(cases)))
+        for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(key, str(sum(case.find(tag) is not None for case in cases)))
+        suite.set("time", f"{sum(float(case.get('time', '0')) for case in cases):.3f}")
         started = one.run.results.started
         if started is not None:
             suite.set("timestamp", f"{started:%Y-%m-%dT%H:%M:%S}")
-        said = [*summary(one), *remarks(one), *unmatched(one)]
-        ElementTree.SubElement(suite, "system-out").text = _xml("\n".join(said))
+        _add(suite, "system-out", "\n".join([*summary(one), *remarks(one), *unmatched(one)]))
     for key in ("tests", "failures", "errors", "skipped"):
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
     root.set("time", f"{sum(float(suite.get('time', '0')) for suite in root):.3f}")
@@ -345,48 +349,31 @@ def junit(found: Sequence[Comparison]) -> str:
 
 
 def _case(suite: ElementTree.Element, found: Comparison, row: Row) -> ElementTree.Element:
-    seconds = sum(t for r in row.run.records if (t := _seconds(r)) is not None)
-    case = ElementTree.SubElement(
-        suite,
-        "testcase",
-        name=_xml(name(found, row)),
-        classname=_xml(f"venturi.{row.base.operation}"),
-        time=f"{seconds:.3f}",
-    )
-    said = sentence(row)
+    spent = [numeric(record, "times", "interval_ns") or 0.0 for record in row.run.records]
+    case = _test_case(suite, name(found, row), row.base, f"{sum(spent) / 1e9:.3f}")
+    text = sentence(row)
     if row.newly_failing:
-        ElementTree.SubElement(case, "error", message=_xml(said), type="failed").text = _xml(said)
+        _add(case, "error", text, message=text, type="failed")
     elif row.beyond:
-        limit = threshold(found)
-        message = f"{percent(row.loss, 1)} {row.word}, over the threshold of {limit}"
-        ElementTree.SubElement(case, "failure", message=_xml(message), type=row.word).text = _xml(said)
+        message = f"{percent(row.loss, 1)} {row.word}, over the threshold of {threshold(found)}"
+        _add(case, "failure", text, message=message, type=row.word)
     elif row.verdict in ("unknown", "failed"):
-        ElementTree.SubElement(case, "skipped", message=_xml(said))
-    if row.verdict not in ("unknown", "failed") and not row.beyond and not row.newly_failing:
-        ElementTree.SubElement(case, "system-out").text = _xml(said)
+        _add(case, "skipped", message=text)
+    else:
+        _add(case, "system-out", text)
     return case
 
 
-def _gone(suite: ElementTree.Element, found: Comparison, cell: Cell) -> ElementTree.Element:
-    name, text = _xml(label(cell, found.base.cells)), "not measured in the run"
-    case = ElementTree.SubElement(
-        suite, "testcase", name=name, classname=_xml(f"venturi.{cell.operation}"), time="0"
-    )
-    ElementTree.SubElement(case, "error", message=text, type="missing").text = text
-    return case
+def _test_case(suite: ElementTree.Element, name: str, cell: Cell, seconds: str) -> ElementTree.Element:
+    return _add(suite, "testcase", name=name, classname=f"venturi.{cell.operation}", time=seconds)
 
 
-def _seconds(record: Any) -> float | None:
-    interval = (record.get("times") or {}).get("interval_ns")
-    return interval / 1e9 if isinstance(interval, int | float) else None
-
-
-def _count_cases(suite: ElementTree.Element, name: str, cases: list[ElementTree.Element]) -> None:
-    suite.set("name", _xml(name))
-    suite.set("tests", str(len(cases)))
-    for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(key, str(sum(case.find(tag) is not None for case in cases)))
-    suite.set("time", f"{sum(float(case.get('time', '0')) for case in cases):.3f}")
+def _add(
+    parent: ElementTree.Element, tag: str, text: str | None = None, **attributes: str
+) -> ElementTree.Element:
+    made = ElementTree.SubElement(parent, tag, {key: _xml(value) for key, value in attributes.items()})
+    made.text = None if text is None else _xml(text)
+    return made
 
 
 def _xml(found: str) -> str:
@@ -415,7 +402,7 @@ def machine(found: Sequence[Comparison], exit_code: int) -> dict[str, Any]:
 
 def _machine(found: Comparison) -> dict[str, Any]:
     span, verdicts = found.detectable, [str(row.verdict) for row in found.rows]
-    known = ("worse", "better", "no-difference", "unknown", "failed")
+    kinds = ("worse", "better", "no-difference", "unknown", "failed")
     sides = {"base": found.base, "run": found.run}
     return {
         **{end: {"name": one.name, "path": str(one.results.directory.path)} for end, one in sides.items()},
@@ -423,10 +410,10 @@ def _machine(found: Comparison) -> dict[str, Any]:
         "metric": found.metric.name,
         "lower_is_better": found.metric.lower,
         "exit_code": int(found.exit_code),
-        "counts": {verdict: verdicts.count(verdict) for verdict in known},
+        "counts": {verdict: verdicts.count(verdict) for verdict in kinds},
         "summary": summary(found),
         "detectable": None if span is None else dict(zip(("median", "least", "most"), span, strict=True)),
-        "shift": None if found.shift is None else _finite(asdict(found.shift)),
+        "shift": None if found.shift is None else finite(asdict(found.shift)),
         "cells": [_machine_row(found, row) for row in found.rows],
         "only_base": [_unmatched_cell(cell) for cell in found.only_base],
         "only_run": [_unmatched_cell(cell) for cell in found.only_run],
@@ -438,7 +425,7 @@ def _machine(found: Comparison) -> dict[str, Any]:
 def _machine_row(found: Comparison, row: Row) -> dict[str, Any]:
     names = {"ratio": "ratio", "ratio_low": "low", "ratio_high": "high", "p": "p", "p_adjusted": "adjusted"}
     sides = {"base": (row.base, row.before), "run": (row.run, row.after)}
-    return _finite(
+    return finite(
         {
             "name": name(found, row),
             "parameters": row.base.parameters,
@@ -459,8 +446,3 @@ def _machine_row(found: Comparison, row: Row) -> dict[str, Any]:
 
 def _unmatched_cell(cell: Cell) -> dict[str, Any]:
     return fields(cell, "parameters", "good", "failed", cell="name")
-
-
-def _finite(found: dict[str, Any]) -> dict[str, Any]:
-    # JSON has no infinity and no NaN.
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in found.items()}

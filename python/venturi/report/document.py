@@ -6,6 +6,7 @@ Every view is a function from results to a `Document` or a `Section`. `terminal`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -16,8 +17,8 @@ from venturi.common.units import MISSING, Quantity, pick_unit
 __all__ = [
     "ALL",
     *("Block", "Bullets", "Column", "Document", "Item", "Lines", "Section", "Sentence", "Style", "Table"),
-    *("Terms", "Text", "fields", "filled_columns", "numbers", "plain", "sentence", "settings"),
-    "without_notes",
+    *("Terms", "Text", "begun", "fields", "filled_columns", "finite", "intervals", "numbers", "plain"),
+    *("sentence", "settings", "without_notes"),
 ]
 
 Style = Literal["", "strong", "quiet", "bad", "good", "alert"]
@@ -131,6 +132,15 @@ def numbers(head: str, quantities: Sequence[Quantity], rank: int, unit: str | No
     return Column(head, shown, [q.number(shown) for q in quantities], rank)
 
 
+def intervals(
+    head: str, quantities: Sequence[Quantity], margins: str, unit: str, rank: int = 1
+) -> tuple[Column, Column]:
+    """Figures in a unit, and a column of this rank for the margins of each."""
+    return numbers(head, quantities, 0, unit), Column(
+        margins, unit, [q.margin(unit) for q in quantities], rank
+    )
+
+
 def settings(
     rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None, *nouns: Any
 ) -> list[Column]:
@@ -147,15 +157,25 @@ def settings(
     ]
 
 
-def fields(one: object, /, *names: str, **others: str) -> dict[str, Any]:
+def fields(one: object, /, *names: str, **renamed: str) -> dict[str, Any]:
     """These attributes of a result, for JSON; `others` by the names that they have there."""
-    named = {name: name for name in names} | others
+    named = {name: name for name in names} | renamed
     return {name: getattr(one, attribute) for name, attribute in named.items()}
+
+
+def finite(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping for JSON, which has no infinity and no NaN: null."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in found.items()}
+
+
+def begun(text: str) -> str:
+    """A text as a sentence begins: with a capital."""
+    return text[:1].upper() + text[1:]
 
 
 def sentence(text: str) -> str:
     """A text as a paragraph has it: it begins with a capital and ends with a full stop."""
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", ":")) else ".")
+    return begun(text) + ("" if text.endswith((".", "!", "?", ":")) else ".")
 
 
 def plain(sentence: Sentence) -> str:

@@ -64,7 +64,7 @@ class Drawing:
 
     @classmethod
     def of(cls, figure: Figure) -> Drawing:
-        return cls(_whole(figure))
+        return cls(_file_spec(figure))
 
     def svg(self) -> str:
         import vl_convert
@@ -193,7 +193,7 @@ def _stacked(figure: Figure, colour: Colour, looks: Looks) -> list[Spec]:
     return panels
 
 
-def _whole(figure: Figure) -> Spec:
+def _file_spec(figure: Figure) -> Spec:
     """The figure with its panels, title, caption and legend, on white."""
     columns = max(1, min(figure.columns, len(figure.panels)))
     width = 380 if columns > 1 else 640
@@ -223,10 +223,7 @@ def _whole(figure: Figure) -> Spec:
 
 
 def _legend(figure: Figure, width: int) -> Spec | None:
-    first: dict[str, Series] = {}
-    for one in (s for p in figure.panels for s in p.series):
-        if one.mark != "box" and not one.named_at:
-            first.setdefault(one.name, one)
+    first = {name: s for name, s in figure.names.items() if s.mark != "box" and not s.named_at}
     if len(first) < 2:
         return None
     marks = {s.mark for s in first.values()}
@@ -305,8 +302,8 @@ def _layers(figure: Figure, one: Panel, by: Looks, colour: Colour) -> Iterable[S
     if any(s.low and s.high for s in one.series):
         ends = {"y": y | {"field": "low"}, "y2": {"field": "high"}, "color": by["color"]}
         bar = {"type": "errorbar", "ticks": {"size": 6}, "thickness": 1.3}
-        known = "isValid(datum.low) && isValid(datum.high) && isValid(datum.y)"
-        yield layer(known + " && datum.low > 0" * (figure.y_scale == "log"), bar, **ends)
+        valid = "isValid(datum.low) && isValid(datum.high) && isValid(datum.y)"
+        yield layer(valid + " && datum.low > 0" * (figure.y_scale == "log"), bar, **ends)
     if "line" in marks:
         line = {"type": "line", "strokeWidth": 1.8}
         # Two series may have one name and one look, such as the ends of a band.
@@ -366,8 +363,8 @@ def _x(figure: Figure) -> Spec:
         found: Spec = {"field": "x", "type": "nominal", "axis": {"title": axis["title"], **angle}}
         return found | {"scale": {"domain": [text(c) for c in figure.categories or []]}}
     scale: Spec = {"type": figure.x_scale, "nice": False}
-    known = [x for x in _numbers(figure.panels, "x") if x > 0 or figure.x_scale == "linear"]
-    low, high = min(known, default=1.0), max(known, default=1.0)
+    values = [x for x in _numbers(figure.panels, "x") if x > 0 or figure.x_scale == "linear"]
+    low, high = min(values, default=1.0), max(values, default=1.0)
     if figure.x_scale == "log":
         ratio = (high / low) ** 0.04 if high > low else 1.5
         scale["domain"] = [low / ratio, high * ratio]
@@ -390,8 +387,8 @@ def _y(figure: Figure, one: Panel) -> Spec:
         axis |= {"tickCount": 3, "title": None, "format": ",.4~g"}
         scale["nice"] = 3
     elif figure.y_scale == "log":
-        known = [v for v in _numbers(figure.panels, "y", "low", "high") if v > 0]
-        low, high = min(known, default=1.0), max(known, default=1.0)
+        values = [v for v in _numbers(figure.panels, "y", "low", "high") if v > 0]
+        low, high = min(values, default=1.0), max(values, default=1.0)
         scale["domain"] = [low / 1.1, high * 1.1]
         axis["values"] = _ticks(low, high)
     elif figure.y_from_zero:

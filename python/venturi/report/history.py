@@ -37,12 +37,12 @@ def change(one: Series, found: Change) -> str:
 
 def changes(one: Series) -> list[str]:
     """The newest first; how many more there are. Where there is none, whether one could have been seen."""
-    told = [change(one, found) for found in reversed(one.changes)]
-    if not told:
+    texts = [change(one, found) for found in reversed(one.changes)]
+    if not texts:
         few = sum(p.value.known for p in one.points) < FEW
         return [f"no change of the level seen{f'; fewer than {FEW} runs are too few to tell' if few else ''}"]
-    more = len(told) - MOST_CHANGES
-    return told if more <= 0 else [*told[:MOST_CHANGES], f"and {plural(more, 'older change')}"]
+    more = len(texts) - MOST_CHANGES
+    return texts if more <= 0 else [*texts[:MOST_CHANGES], f"and {plural(more, 'older change')}"]
 
 
 def elsewhere(one: Series) -> list[str]:
@@ -112,7 +112,7 @@ class Mark:
     y: float
     low: float
     high: float
-    said: str
+    text: str
     new_level: bool
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
+from typing import Any
 
 from venturi.analysis import wording
 from venturi.analysis.advice import straggler_advice
 from venturi.analysis.advice.stragglers import Straggler
 from venturi.analysis.cells import hosts
-from venturi.analysis.cells.hosts import Host, Pair, Row, Scaled
-from venturi.analysis.cells.summary import Cell, best, by_operation
+from venturi.analysis.cells.figures import ENDS
+from venturi.analysis.cells.hosts import Host, Row, Scaled
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.compare.runs import Comparison, Side, compare_by
 from venturi.analysis.models.splits import Convergence
 from venturi.analysis.results import Results
+from venturi.analysis.selection import fastest_of_places
 from venturi.analysis.wording import listed
 from venturi.common.errors import VenturiError
 from venturi.common.units import FACTORS, MISSING, Quantity, count, percent, pick_unit, plural
@@ -27,12 +30,13 @@ from venturi.report.document import (
     Table,
     Text,
     filled_columns,
+    intervals,
     numbers,
     settings,
     without_notes,
 )
 from venturi.report.figures.models import convergence_name
-from venturi.report.names import name_of, setting
+from venturi.report.summary import name_of, setting
 from venturi.targets.system import scheme_of
 
 __all__ = [
@@ -54,14 +58,7 @@ def host_sections(results: Results, brief: bool = False, most: int | None = None
 def efficiency(results: Results) -> Section | None:
     """A table an operation, a row a number of hosts at a setting; None where there were no two numbers."""
     found = results.efficiency
-    if not found:
-        return None
-    operations = list(dict.fromkeys(one.operation for one in found))
-    blocks: list[Block] = []
-    for operation in operations:
-        own = [one for one in found if one.operation == operation]
-        caption = wording.plain(operation) if len(operations) > 1 else ""
-        blocks += [Table(_scaled(own), caption), Bullets([_efficiency_sentence(own)])]
+    shown = [(caption, _scaled(own), [_efficiency_sentence(own)]) for caption, own in _by_operation(found)]
     one_machine = all(step.machines == 1 for one in found for step in one.steps)
     note = (
         "Efficiency: rate per host over that with the fewest hosts; with the interval that both medians' "
@@ -73,7 +70,28 @@ def efficiency(results: Results) -> Section | None:
             " All loaders ran on one machine, so this says what it has to give, not what more hosts would."
         )
     title = "Efficiency over loaders of one machine" if one_machine else "Efficiency over hosts"
-    return Section(title, [*blocks, Text(note, "quiet")])
+    return _section(title, shown, note)
+
+
+Shown = list[tuple[str, list[Column], list[str]]]
+"""Tables by their captions, each with sentences."""
+
+
+def _section(title: str, shown: Shown, note: str) -> Section | None:
+    """Tables, and how they are read; None without any."""
+    blocks: list[Block] = []
+    for caption, columns, texts in shown:
+        blocks += [Table(columns, caption), *([Bullets(texts)] if texts else ())]
+    return Section(title, [*blocks, Text(note, "quiet")]) if shown else None
+
+
+def _by_operation(rows: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+    """The rows of each operation, with its name if there are several."""
+    operations = list(dict.fromkeys(row.operation for row in rows))
+    return [
+        (wording.plain(one) if len(operations) > 1 else "", [row for row in rows if row.operation == one])
+        for one in operations
+    ]
 
 
 def _scaled(found: Sequence[Scaled]) -> list[Column]:
@@ -92,11 +110,9 @@ def _scaled(found: Sequence[Scaled]) -> list[Column]:
     if len(set(map(repr, streams))) > 1 and not any("streams" in one.where for one in found):
         out.append(Column("streams", "", [wording.value("streams", n) for n in streams], 0))
     out += [
-        numbers("median", [c.main for c in cells], 0, unit),
-        Column(summary.coverage(cells), unit, [c.main.margin(unit) for c in cells], 2),
+        *intervals("median", [c.main for c in cells], summary.coverage(cells), unit, 2),
         numbers("each", [step.each for step in steps], 0, each),
-        numbers("efficiency", [step.efficiency for step in steps], 0, "%"),
-        Column("interval", "%", [step.efficiency.margin("%") for step in steps], 1),
+        *intervals("efficiency", [step.efficiency for step in steps], "interval", "%"),
         numbers("per core", [step.per_core for step in steps], 3, "%"),
         Column("slowest", "%", [percent(step.slowest).removesuffix(" %") for step in steps], 3),
     ]
@@ -113,52 +129,40 @@ def _efficiency_sentence(found: Sequence[Scaled]) -> str:
     if least is most:
         return f"each of {least.steps[-1].hosts} does {reached} of what {alone}"
     highest = percent(most.steps[-1].efficiency.value)
-    told = f"where there are most of them, each does {reached} to {highest} of what {alone}: "
-    return f"{told}least with {setting(least.where)}, most with {setting(most.where)}"
+    head = f"where there are most of them, each does {reached} to {highest} of what {alone}: "
+    return f"{head}least with {setting(least.where)}, most with {setting(most.where)}"
 
 
 def chosen(results: Results) -> list[Cell]:
     """The cells whose loaders are shown: of each operation and place the fastest that several ran."""
-    out = []
-    for members in by_operation(results.cells).values():
-        places: dict[object, list[Cell]] = {}
-        for cell in members:
-            if hosts.has_several_hosts(cell):
-                places.setdefault(cell.parameters.get("place"), []).append(cell)
-        out += [top for same in places.values() if (top := best(same)) is not None]
-    return out
+    return fastest_of_places([cell for cell in results.cells if hosts.has_several_hosts(cell)])
 
 
 def loaders(results: Results, most: int | None = None) -> Section | None:
     """A table of the loaders of each `chosen` cell; None where one process ran all streams of every cell."""
-    blocks: list[Block] = []
+    tables: Shown = []
     for cell in chosen(results):
         found = hosts.hosts(cell)
         shown = few(found, most) if most else found
         behind = results.stragglers.get(cell.name, [])
-        said = evenness(found)
+        even = evenness(found)
         if len(shown) < len(found):
-            said += f"; {len(found) - len(shown)} more between those shown"
-        told = [said, *marks(behind)]
-        blocks += [
-            Table(columns(cell, shown, behind), name_of(results, cell)),
-            Bullets(list(filter(None, told))),
-        ]
-    if not blocks:
-        return None
+            even += f"; {len(found) - len(shown)} more between those shown"
+        texts = list(filter(None, [even, *marks(behind)]))
+        tables.append((name_of(results, cell), columns(cell, shown, behind), texts))
     note = (
         "Medians over the good trials. Share: of what all moved. CPU: cores of the loader's process; host "
         "CPU: how busy its host's were. Late: how much later than agreed its last stream began, by its own "
         "clock; clock: that minus the driver's, and the most that this is wrong. !: a straggler, well behind "
         "the others in most trials."
     )
-    return Section("Loaders", [*blocks, Text(note, "quiet")])
+    return _section("Loaders", tables, note)
 
 
 def evenness(found: Sequence[Host]) -> str:
     """`4 loaders: the slowest 94 % of the fastest`."""
-    told = hosts.evenness(found)
-    return f"{len(found)} loaders: {told}" if told else ""
+    text = hosts.evenness(found)
+    return f"{len(found)} loaders: {text}" if text else ""
 
 
 def few(found: Sequence[Host], most: int = MOST) -> list[Host]:
@@ -216,9 +220,6 @@ def _clock(host: Host, unit: str) -> str:
     return f"{offset:+,.{places}f} ±{error:,.{places}f}"
 
 
-ENDS = ("client", "server")
-
-
 def place_sections(results: Results, brief: bool = False) -> list[Section]:
     """Builds beside each other, local beside remote, one amount over more and more streams."""
     found = [_builds(results), _local_remote(results), _convergence(results)]
@@ -247,28 +248,24 @@ def headline(results: Results) -> list[str]:
     """`new against old: slower, ratio 0.958 [0.941..0.975]`; of several cells how many are slower."""
     out = []
     for one in _comparisons(results):
-        told = comparison.summary(one)[0]
+        text = comparison.summary(one)[0]
         if len(one.rows) == 1:
-            told = f"{one.rows[0].word}, ratio {one.rows[0].ratio}"
-        out.append(f"{_place_name(one.run)} against {_place_name(one.base)}: {told}")
+            text = f"{one.rows[0].word}, ratio {one.rows[0].ratio}"
+        out.append(f"{_place_name(one.run)} against {_place_name(one.base)}: {text}")
     return out
 
 
 def _builds(results: Results) -> Section | None:
     """A table a place but the first, a row a cell."""
-    found = _comparisons(results)
-    if not found:
-        return None
-    blocks: list[Block] = []
-    for one in found:
-        caption = f"{_place_name(one.run)} against {_place_name(one.base)}"
-        columns = comparison.columns(one, _place_name(one.base), _place_name(one.run))
-        blocks += [Table(columns, caption), Bullets(comparison.summary(one))]
+    shown: Shown = []
+    for one in _comparisons(results):
+        base, run = _place_name(one.base), _place_name(one.run)
+        shown.append((f"{run} against {base}", comparison.columns(one, base, run), comparison.summary(one)))
     note = (
         "Trials of all places took turns, so the machine's drift hits them alike; ratio: of geometric means; "
         "p: how often chance alone would show such a difference, corrected for the number of cells"
     )
-    return Section("Places side by side", [*blocks, Text(note, "quiet")])
+    return _section("Places side by side", shown, note)
 
 
 def _place_name(side: Side) -> str:
@@ -278,15 +275,10 @@ def _place_name(side: Side) -> str:
 def _local_remote(results: Results) -> Section | None:
     """A table an operation, a row a setting of everything but the size; None without both places."""
     found = results.place_rows
-    if not found:
-        return None
-    operations = list(dict.fromkeys(row.operation for row in found))
-    blocks: list[Block] = []
-    for operation in operations:
-        own = [row for row in found if row.operation == operation]
-        caption = wording.plain(operation) if len(operations) > 1 else ""
-        blocks.append(Table(_place_columns(results, own), caption))
-        blocks += [Bullets([text])] if (text := _place_sentence(own)) else []
+    shown: Shown = []
+    for caption, own in _by_operation(found):
+        text = _place_sentence(own)
+        shown.append((caption, _place_columns(results, own), [text] if text else []))
     several = any(len(row.pairs) > 1 for row in found)
     note = "Rates are medians at the largest size; " if several else "Rates are medians; "
     note += (
@@ -295,7 +287,7 @@ def _local_remote(results: Results) -> Section | None:
     )
     if several:
         note += " All sizes: median of the quotients of each size, the least and the most of them."
-    return Section("Local and remote", [*blocks, Text(note, "quiet")])
+    return _section("Local and remote", shown, note)
 
 
 def _place_columns(results: Results, rows: list[Row]) -> list[Column]:
@@ -309,23 +301,23 @@ def _place_columns(results: Results, rows: list[Row]) -> list[Column]:
     unit = pick_unit(speeds[0][0].unit, [q.value for side in speeds for q in side])
     ratios = [pair.ratio for pair in pairs]
     out += [numbers(side, q, 0, unit) for side, q in zip((hosts.LOCAL, hosts.REMOTE), speeds, strict=True)]
-    out.append(numbers("remote/local", ratios, 0, "%"))
-    out.append(Column(summary.coverage([c for p in pairs for c in (p.local, p.remote)]), "%",
-                      [q.margin("%") for q in ratios], 1))  # fmt: skip
+    coverage = summary.coverage([c for p in pairs for c in (p.local, p.remote)])
+    out += intervals("remote/local", ratios, coverage, "%")
     if any(row.sizes for row in rows):
         out.append(Column("all sizes", "%", [_sizes(row) for row in rows], 3))
     for side in (hosts.LOCAL, hosts.REMOTE):
-        out.append(Column(f"CPU {side}", "cores", [_cores(pair, side) for pair in pairs], 3))
+        texts = [summary.cores(getattr(pair, side), True) for pair in pairs]
+        out.append(Column(f"CPU {side}", "cores", texts, 3))
     for end in ENDS:
         costs = [pair.cost(end).value for pair in pairs]
         texts = [MISSING if v is None else f"{100 * v:.0f}" for v in costs]
         out.append(Column(f"{end} CPU cost", "%", texts, 4))
-    told = [[_verdict(results, cell.name) for cell in side] for side in
+    titles = [[_verdict(results, cell.name) for cell in side] for side in
             ([p.local for p in pairs], [p.remote for p in pairs])]  # fmt: skip
-    if told[0] == told[1]:
-        out.append(Column("both held back by", "", told[0], 2, text=True))
+    if titles[0] == titles[1]:
+        out.append(Column("both held back by", "", titles[0], 2, text=True))
     else:
-        for side, texts in zip((hosts.LOCAL, hosts.REMOTE), told, strict=True):
+        for side, texts in zip((hosts.LOCAL, hosts.REMOTE), titles, strict=True):
             out.append(Column(f"{side} held back by", "", texts, 2, text=True))
     return filled_columns(out)
 
@@ -337,12 +329,6 @@ def _sizes(row: Row) -> str:
     return f"{middle} [{least}..{most}]"
 
 
-def _cores(pair: Pair, side: str) -> str:
-    cell = getattr(pair, side)
-    parts = [f"{q.value:.1f}" if (q := cell.cpu[end]).value is not None else MISSING for end in ENDS]
-    return "+".join(parts) if set(parts) != {MISSING} else MISSING
-
-
 def _verdict(results: Results, name: str) -> str:
     found = results.verdicts.get(name)
     return MISSING if found is None or found.kind == "unknown" else wording.plain(found.title, 40)
@@ -350,56 +336,44 @@ def _verdict(results: Results, name: str) -> str:
 
 def _place_sentence(rows: list[Row]) -> str:
     """`remote does 72 to 104 % of local: least with 3 streams, most with 1 stream`."""
-    known = [row for row in rows if row.largest.ratio.value is not None]
-    if not known:
+    measured = [row for row in rows if row.largest.ratio.value is not None]
+    if not measured:
         return ""
-    ranked = sorted(known, key=lambda row: row.largest.ratio.value or 0.0)
+    ranked = sorted(measured, key=lambda row: row.largest.ratio.value or 0.0)
     least, most = ranked[0], ranked[-1]
+    head = f"{rows[0].operation}: remote does"
     if least is most:
-        return f"{rows[0].operation}: remote does {least.largest.ratio} of local"
-    told = f"{rows[0].operation}: remote does {_share(least)} to {_share(most)} of local"
-    return f"{told}: least{_with(least)}, most{_with(most)}"
-
-
-def _share(row: Row) -> str:
-    return percent(row.largest.ratio.value)
-
-
-def _with(row: Row) -> str:
-    return f" with {setting(row.where)}" if row.where else ""
+        return f"{head} {least.largest.ratio} of local"
+    low, high = (percent(row.largest.ratio.value) for row in (least, most))
+    places = (f" with {setting(row.where)}" if row.where else "" for row in (least, most))
+    return "{} {} to {} of local: least{}, most{}".format(head, low, high, *places)
 
 
 def _convergence(results: Results) -> Section | None:
     """A table a setting: the amount over so many streams, predicted and measured. None where no amount was
     divided on purpose, or the run has one place and one host."""
-    found = results.convergences
-    if not found:
-        return None
-    blocks: list[Block] = []
-    for one in found:
-        caption = f"{convergence_name(one)}, {count(one.rows)} rows in all"
-        blocks += [Table(_splits(one), caption), Bullets([_tends(one)])]
+    shown = [
+        (f"{convergence_name(one)}, {count(one.rows)} rows in all", _splits(one), [_tends(one)])
+        for one in results.convergences
+    ]
     note = (
         "Predicted: by t = a + n/b, fitted at each number of streams to the other sizes of the sweep; with "
         "the 95 % prediction interval of a new median. What more streams tend to: from the same lines, "
         "start-up taken to grow by as much with every stream, b by its scaling law."
     )
-    return Section("One amount over more and more streams", [*blocks, Text(note, "quiet")])
+    return _section("One amount over more and more streams", shown, note)
 
 
 def _splits(one: Convergence) -> list[Column]:
     splits_ = one.splits
     unit = "MB/s"
-    margins = [s.predicted.margin(unit) for s in splits_]
     held = [MISSING if s.inside is None else "yes" if s.inside else "no" for s in splits_]
     errors = [MISSING if s.error is None else f"{100 * s.error:+.1f}" for s in splits_]
     return [
         Column("streams", "", [f"{s.streams}" for s in splits_], 0),
         Column("rows/stream", "", [wording.value("rows_per_stream", s.rows_per_stream) for s in splits_], 0),
-        numbers("predicted", [s.predicted for s in splits_], 0, unit),
-        Column("95 %", unit, margins, 1),
-        numbers("measured", [s.measured for s in splits_], 0, unit),
-        Column("interval", unit, [s.measured.margin(unit) for s in splits_], 2),
+        *intervals("predicted", [s.predicted for s in splits_], "95 %", unit),
+        *intervals("measured", [s.measured for s in splits_], "interval", unit, 2),
         Column("off by", "%", errors, 0),
         Column("inside", "", held, 1, text=True),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.cells.limits import Limit, Narrowest
@@ -75,10 +76,8 @@ def packed(found: Sequence[Packing]) -> list[str]:
     for data in dict.fromkeys(one.data for one in found):
         vain = [one.codec for one in found if one.data == data and one.ratio < LEAST]
         if vain:
-            lines.append(
-                f"{data}: less than {percent(LEAST - 1)} smaller by {' and '.join(vain)}, and faster by no "
-                "more than that on any link"
-            )
+            least = f"{data}: less than {percent(LEAST - 1)} smaller by {' and '.join(vain)}"
+            lines.append(f"{least}, and faster by no more than that on any link")
     for one in found:
         if one.ratio >= LEAST:
             most = one.pays_below()
@@ -105,8 +104,8 @@ def every_column(found: Sequence[Limit]) -> list[Column]:
     """Also the messages, the repeats, what was taken over, and why a limit was not measured."""
     first, *rest = columns(found)
     sizes = [limit.fields.get("message_bytes") for limit in found]
-    known = [f"{size / 1e3:,.4g}" if isinstance(size, int | float) else "" for size in sizes]
-    out = [first, *([Column("message", "kB", known)] if len(set(sizes) - {None}) > 1 else ()), *rest]
+    texts = [f"{size / 1e3:,.4g}" if isinstance(size, int | float) else "" for size in sizes]
+    out = [first, *([Column("message", "kB", texts)] if len(set(sizes) - {None}) > 1 else ()), *rest]
     out.append(Column("repeats", "", [str(len(limit.rates)) for limit in found]))
     cached = ["yes" if limit.cached else "" for limit in found]
     errors = [limit.error or ("" if limit.quantity.known else "not measured") for limit in found]
@@ -174,34 +173,25 @@ def link_document(one: Looked) -> Document:
     title = f"{text}: {'as asked' if one.wrong is None else f'NOT as asked: {one.wrong}'}"
     if not one.looks:
         return Document("Links", [Section(title, [], "strong")])
-    asked, most = one.link.rate, _at_most(one.link)
+    wanted, most = one.link.rate, _at_most(one.link)
     rows = [
-        (f"rate {way}", _rate(asked[n]) if asked is not None else "any",
-         *_spread(one.found(f"{way}_bits_per_second"), _rate))
+        (f"rate {way}", bit_rate(wanted[n], 4) if wanted is not None else "any",
+         *_spread(one.found(f"{way}_bits_per_second"), partial(bit_rate, digits=4)))
         for n, way in enumerate(WAYS)
     ]  # fmt: skip
     trip = format_duration(one.link.round_trip_ns)
-    rows.append(("round trip", trip, *_spread(one.found("round_trip_ns"), _time)))
+    rows.append(
+        ("round trip", trip, *_spread(one.found("round_trip_ns"), lambda ns: format_duration(round(ns))))
+    )
     for n, way in enumerate(WAYS):
         lost, sent = one.lost(way) or (0, 0)
         rows.append((f"lost {way}", f"{100 * one.link.loss[n]:g} %", f"{lost:,} of {sent:,}", ""))
     for n, way in enumerate(WAYS):
-        limit = f"<= {_rate(most[n])}" if most is not None else "any"
-        rows.append((f"raw TCP {way}", limit, *_spread(one.tcp[way], _rate)))
-    heads = ("", "asked", "found", "range")
-    columns = [
-        Column(head, "", list(cells), text=True)
-        for head, cells in zip(heads, zip(*rows, strict=True), strict=True)
-    ]
+        limit = f"<= {bit_rate(most[n], 4)}" if most is not None else "any"
+        rows.append((f"raw TCP {way}", limit, *_spread(one.tcp[way], partial(bit_rate, digits=4))))
+    heads, cells = ("", "asked", "found", "range"), zip(*rows, strict=True)
+    columns = [Column(head, "", list(texts), text=True) for head, texts in zip(heads, cells, strict=True)]
     return Document("Links", [Section(title, [Table([c for c in columns if any(c.cells)])], "strong")])
-
-
-def _time(nanoseconds: float) -> str:
-    return format_duration(round(nanoseconds))
-
-
-def _rate(value: float) -> str:
-    return bit_rate(value, 4)
 
 
 def _spread(values: Sequence[float], spelled: Any) -> tuple[str, str]:

@@ -61,20 +61,21 @@ def verdict(found: Sequence[Proof]) -> str:
 def headline(environment: Mapping[str, Any]) -> str:
     """`this machine, at the time of the run: rate right within 0.3 %; 5 of 5 injected faults caught`; empty
     without a self-test. Each comparison reports which differences it can detect, from its own repeats."""
-    told = proof(environment)
-    if told is None:
+    record = proof(environment)
+    if record is None:
         return ""
     parts = []
-    if isinstance(off := told.get("rate_off"), (int, float)):
-        unsure = "rate" in (told.get("untold") or ())
+    if isinstance(off := record.get("rate_off"), (int, float)):
+        unsure = "rate" in (record.get("untold") or ())
         parts.append(
             f"rate {'read' if unsure else 'right'} within {_small(off)}{', by a busy machine' * unsure}"
         )
-    if told.get("lies"):
-        parts.append(f"{told.get('lies_caught')} of {told['lies']} injected faults caught")
+    if record.get("lies"):
+        parts.append(f"{record.get('lies_caught')} of {record['lies']} injected faults caught")
     if unproven(environment):
         failed = ", ".join(
-            TITLES[known] if (known := _name(name)) else str(name) for name in told.get("failed") or ()
+            TITLES[proof_name] if (proof_name := _name(name)) else str(name)
+            for name in record.get("failed") or ()
         )
         return f"UNPROVEN: {failed} failed on this machine; {'; '.join(parts)}"
     return f"this machine, at the time of the run: {'; '.join(parts)}" if parts else ""
@@ -118,17 +119,17 @@ def _below(one: Proof, most: int) -> list[str]:
     wrong = [check for check in one.checks if not check.right]
     # A failure says more than an inconclusive comparison.
     wrong.sort(key=lambda check: check.outcome is not Outcome.FAILED)
-    said = [_detail(check) for check in wrong[:most]]
+    details = [_detail(check) for check in wrong[:most]]
     if len(wrong) > most:
-        said.append(f"{len(wrong) - most} more; --format json has all")
+        details.append(f"{len(wrong) - most} more; --format json has all")
     reasons: dict[Reason, list[str]] = {}
     for part, reason in one.missing:
         reasons.setdefault(reason, []).append(part)
-    said += [
+    details += [
         f"left out ({', '.join(dict.fromkeys(parts))}): {REASONS[reason]}"
         for reason, parts in reasons.items()
     ]
-    return said
+    return details
 
 
 def _detail(check: Check) -> str:

@@ -17,8 +17,7 @@ from venturi.analysis.verdict.types import Remedy, Verdict
 from venturi.common.units import count, plural
 from venturi.report.document import Block, Bullets, Item, Section, Text
 from venturi.report.figures.models import MOST_PANELS, MOST_SIZES, telling_sizes
-from venturi.report.names import name_of
-from venturi.report.summary import fastest
+from venturi.report.summary import fastest, name_of
 from venturi.store import reference
 
 MOST_FINDINGS = 6
@@ -88,9 +87,9 @@ def next_steps(results: Results, most: int = 5) -> list[Remedy]:
         typed.add((step.before, step.command))
         # `--duration 5s` for gets and `1s` for puts are one advice: the first, of the operation that leads.
         # So are similar runs of four settings.
-        said = (step.before, step.command or step.text)
-        known = (step.why, *sorted(step.changes)) if step.changes or step.again else said
-        distinct.setdefault(known, step)
+        command = (step.before, step.command or step.text)
+        key = (step.why, *sorted(step.changes)) if step.changes or step.again else command
+        distinct.setdefault(key, step)
     return list(distinct.values())[:most]
 
 
@@ -145,13 +144,13 @@ def published(results: Results, name: str | None = None) -> list[Section]:
             if one.place is None or c.parameters.get("place") in (None, one.place)
         ]
         if any(c.good for c in cells):
-            said = Bullets([one.said or _figures(one)])
-            own = Section("Here", [Bullets(_here(results, cells, one.axis))])
-            out.append(Section(f"Published: {one.operation}, {one.label}", [said, own]))
+            quoted = Bullets([one.said or _figures(one)])
+            own = Section("Here", [Bullets(_own_figures(results, cells, one.axis))])
+            out.append(Section(f"Published: {one.operation}, {one.label}", [quoted, own]))
     return out
 
 
-def _here(results: Results, cells: list[Cell], axis: str | None) -> list[str]:
+def _own_figures(results: Results, cells: list[Cell], axis: str | None) -> list[str]:
     names = {c.name for c in cells}
     found = [f for f in results.findings if axis is not None and f.axis == axis and names.issuperset(f.cells)]
     return [fastest(cells), *(text for f in found for text in (f.title, *f.lines[:1]))]

@@ -17,8 +17,7 @@ from venturi.analysis.wording import listed, nouns_of
 from venturi.common.units import count, percent, plural
 from venturi.report import hosts, proofs, reason
 from venturi.report.document import ALL, Block, Bullets, Document, Item, Section, Table, Terms, Text
-from venturi.report.names import marked
-from venturi.report.summary import columns, fastest
+from venturi.report.summary import columns, fastest, marked, name_of
 from venturi.report.terminal import MOST_ROWS, choose
 
 MOST_FAILURES = 20
@@ -71,9 +70,8 @@ def tables(results: Results, brief: bool = False, names: Sequence[str] = ()) -> 
         found = choose(found, names)
     out: list[Block] = []
     for (operation, cells), chosen in zip(groups.items(), found, strict=True):
-        blocks: list[Block] = [
-            Table(chosen, hint=f"--columns NAMES chooses, {ALL.removeprefix('venturi show ')}")
-        ]
+        hint = f"--columns NAMES chooses, {ALL.removeprefix('venturi show ')}"
+        blocks: list[Block] = [Table(chosen, hint=hint)]
         if more := len(cells) - len(shown[operation]):
             text = f"the fastest of each stream count; {more:,} more cells: "
             text += "venturi show --format csv has all, venturi report opens each"
@@ -91,8 +89,7 @@ def _in_sight(cells: list[Cell]) -> list[Cell]:
 
 def sections(results: Results, brief: bool = False) -> list[Section]:
     """Places, hosts and loaders, if the run has several."""
-    found = (*hosts.place_sections(results, brief), *hosts.host_sections(results, brief))
-    return list(found)
+    return [*hosts.place_sections(results, brief), *hosts.host_sections(results, brief)]
 
 
 def facts(results: Results) -> str:
@@ -121,26 +118,21 @@ def question(results: Results) -> str:
     what = listed(_OPERATIONS.get(name, name) for name in by_operation(cells))
     targets = {str(c.parameters.get("target")) for c in cells if c.parameters.get("target")}
     at = f" at {next(iter(targets))}" if len(targets) == 1 else ""
-    asked = f"How fast are {what}{at}, and what holds them back?"
+    text = f"How fast are {what}{at}, and what holds them back?"
     axes = []
     for name in dict.fromkeys(n for members in by_operation(cells).values() for n in varying(members)):
         values = dict.fromkeys(wording.value(name, c.parameters.get(name)) for c in cells)
         shown = listed(values) if len(values) <= _MOST_VALUES else f"{len(values)} values"
         axes.append(f"{wording.head(name, nouns_of(cells[0]))} {shown}")
-    return f"{asked} Each with {'; '.join(axes)}." if axes else asked
+    return f"{text} Each with {'; '.join(axes)}." if axes else text
 
 
 def counts(results: Results) -> str:
     """`6 cells, 30 trials, 5 failed`: what the figures stand on."""
     cells = results.cells
     parts = [plural(len(cells), "cell"), plural(sum(c.trials for c in cells), "trial")]
-    for word, number in (
-        ("failed", sum(c.failed for c in cells)),
-        ("interrupted", sum(c.interrupted for c in cells)),
-    ):
-        if number:
-            parts.append(f"{number} {word}")
-    return ", ".join(parts)
+    numbers = {word: sum(getattr(c, word) for c in cells) for word in ("failed", "interrupted")}
+    return ", ".join([*parts, *(f"{number} {word}" for word, number in numbers.items() if number)])
 
 
 def verified(results: Results) -> str:
@@ -166,7 +158,7 @@ def instrument(results: Results) -> str:
 def instrument_of(records: Sequence[Any]) -> str:
     """The same of these trials; empty where it was not accounted."""
     parts = []
-    for name, whole, path in (
+    for name, total, path in (
         ("sampling", "of the CPU time of both ends", ("resources", "sampler", "share")),
         ("reading the clock", "of the workers' time", ("instrument", "share")),
     ):
@@ -174,7 +166,7 @@ def instrument_of(records: Sequence[Any]) -> str:
         if shares:
             middle, most = statistics.median(shares), max(shares)
             worst = f" (worst: {_small(most)})" if _small(most) != _small(middle) else ""
-            parts.append(f"{name} took {_small(middle)} {whole}{worst}")
+            parts.append(f"{name} took {_small(middle)} {total}{worst}")
     return ("in the median trial " if parts and len(records) > 1 else "") + "; ".join(parts)
 
 
@@ -220,11 +212,7 @@ def _batches_of(cells: Sequence[Cell]) -> list[str]:
 def failure_rows(results: Results) -> list[tuple[str, str, str]]:
     """Cell, trials and error of all that did not end well; a cell's trials with the same error are one
     row."""
-    names = {
-        c.name: ", ".join(dict.fromkeys([c.operation, wording.label(c, results.telling[c.operation])]))
-        for c in results.cells
-        if c.trials + c.warmups > c.good
-    }
+    names = {c.name: name_of(results, c) for c in results.cells if c.trials + c.warmups > c.good}
     groups: dict[tuple[str, str], list[Any]] = {}
     for record in results.failures:
         cell = str(record.get("cell", "?"))
@@ -232,9 +220,9 @@ def failure_rows(results: Results) -> list[tuple[str, str, str]]:
         error = raw if isinstance(raw, dict) else {"message": raw or record.get("outcome")}
         message = wording.plain(error.get("message") or "no message")
         stream = error.get("stream")
-        said = stream is None or message.startswith(f"stream {stream}")
+        named = stream is None or message.startswith(f"stream {stream}")
         text = (f"{wording.plain(error['kind'])}: " if error.get("kind") else "") + message
-        text += "" if said else f" (stream {stream})"
+        text += "" if named else f" (stream {stream})"
         if done := writes.acknowledged(record):
             text += f"; {done}"
         warm, repeat = record.get("warmup"), record.get("repeat", "?")
@@ -252,65 +240,31 @@ def _repeats(which: list[Any]) -> str:
 
 
 METHOD = (
-    (
-        "payload",
-        "The bytes of values moved: rows x width for fixed-width columns; offsets, data and validity "
-        "actually "
-        "referenced for others. Not what the sockets carried.",
-    ),
-    ("MB", "10^6 bytes. MiB, where it appears, is 2^20 bytes."),
+    ("payload", "The bytes of values: rows x width for columns of fixed width; for others offsets, data "
+     "and validity that are used. Not what the sockets carried."),
+    ("MB", "10^6 bytes. MiB is 2^20 bytes."),
     ("throughput", "Acknowledged (put) or decoded (get) payload over the interval."),
-    (
-        "interval",
-        "From one start instant, after all streams are connected and warm, to the last stream's last batch. "
-        "Planning, connecting and making the data are set-up and not in it, unless the scenario says "
-        "include_setup.",
-    ),
-    (
-        "steady",
-        "The same over the window in which every stream is moving: from the last stream's first batch to the "
-        "first stream's end.",
-    ),
-    (
-        "median, 95 % interval",
-        "Median over the good trials, warm-ups left out. From 6 repeats on the interval "
-        "between two of them that covers 95 % for any distribution; below 6 the range, which covers "
-        "93.75 % (5 repeats), 87.5 % (4), 75 % (3).",
-    ),
-    (
-        "limit",
-        "The lowest of the limits that Venturi measured for these trials: raw TCP (bare sockets, the same "
-        "direction, as many connections), the copying of memory, the codec on "
-        "the cores that use it, Venturi's own engine. The share's interval divides the ends of both "
-        "intervals crosswise.",
-    ),
-    (
-        "verdict",
-        "What limits the configuration. The first of these proofs that holds: schedule, load generator (the "
-        "figure is flagged), cores, pools, engine, plugin, cipher, one stage, link, disk, memory, flow "
-        "control, losses, server, CPUs that others hold, the busiest pool or end; else not known, with what "
-        "would settle it. docs/verdicts.md has a paragraph for each.",
-    ),
-    (
-        "latency",
-        "Of one batch. Closed loop: service time. With a rate: response time from the batch's intended "
-        "send time; "
-        "late sends are counted, never skipped.",
-    ),
-    (
-        "stages",
-        "Each worker's time without gaps. Those called await_... wait: for input, the socket, the HTTP/2 "
-        "window, a reply, the schedule, a thread. verify is the instrument's own checksum.",
-    ),
-    (
-        "verified",
-        "checksum: an order-independent 64-bit sum over all values agreed at both ends. count: rows agreed. "
-        "acknowledged: the server confirmed. A mismatch makes the trial a failure.",
-    ),
-    (
-        "samples",
-        "Counters of both ends every 100 ms, on the client's clock. Their cost, and that of reading the "
-        "clock, is measured and printed.",
-    ),
+    ("interval", "From one start instant, when all streams are connected and warm, to the last stream's "
+     "last batch. Planning, connecting and making the data are set-up. They count only with include_setup."),
+    ("steady", "The same over the window in which every stream moves data: from the last stream's first "
+     "batch to the first stream's end."),
+    ("median, 95 % interval", "Median over the good trials, without warm-ups. With 6 repeats or more, the "
+     "interval between two of them that covers 95 % for any distribution. With fewer, the range, which "
+     "covers 93.75 % (5 repeats), 87.5 % (4), 75 % (3)."),
+    ("limit", "The lowest limit that Venturi measured for these trials: raw TCP (bare sockets, the same "
+     "direction, as many connections), copying of memory, the codec on the cores that use it, Venturi's "
+     "engine. The interval of the share divides the ends of both intervals crosswise."),
+    ("verdict", "What limits the configuration: the first proof that holds, in this order: schedule, load "
+     "generator (the figure is flagged), cores, pools, engine, plugin, cipher, one stage, link, disk, "
+     "memory, flow control, losses, server, CPUs that others hold, the busiest pool or end. If none holds, "
+     "it is not known, and the verdict names what would settle it. docs/verdicts.md explains each."),
+    ("latency", "Of one batch. Closed loop: service time. With a rate: response time from the batch's "
+     "intended send time. Late sends are counted, never skipped."),
+    ("stages", "Each worker's time without gaps. Those called await_... wait: for input, the socket, the "
+     "HTTP/2 window, a reply, the schedule, a thread. verify is the instrument's checksum."),
+    ("verified", "checksum: an order-independent 64-bit sum over all values agreed at both ends. count: "
+     "rows agreed. acknowledged: the server confirmed. A mismatch makes the trial a failure."),
+    ("samples", "Counters of both ends every 100 ms, on the client's clock. Their cost, and that of "
+     "reading the clock, is measured and printed."),
     ("CPU", "User and system time of the process of that end over the interval, in cores."),
-)
+)  # fmt: skip

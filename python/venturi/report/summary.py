@@ -1,33 +1,53 @@
-"""The columns of a table of cells, and the fastest of them in words."""
+"""How cells and their settings are named in a report; the columns of their table; the fastest in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from venturi.analysis import wording
 from venturi.analysis.cells import writes
+from venturi.analysis.cells.figures import ENDS
+from venturi.analysis.cells.machines import unproven
 from venturi.analysis.cells.summary import Cell, basis, best, speed, varying
+from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.analysis.wording import nouns_of
 from venturi.common.units import MISSING, Quantity, pick_unit
-from venturi.report.document import Column, filled_columns, numbers, settings
+from venturi.report.document import Column, Style, filled_columns, intervals, numbers, settings
+
+
+def name_of(results: Results, cell: Cell) -> str:
+    """A cell by what distinguishes it in its table: `get, 4 streams`."""
+    names = results.telling.get(cell.operation, [])
+    return ", ".join(dict.fromkeys([cell.operation, wording.label(cell, names)]))
+
+
+def setting(where: dict[str, Any]) -> str:
+    """`2 streams, uncompressed`; empty if nothing varies."""
+    return ", ".join(wording.phrase(name, value) for name, value in where.items())
+
+
+def marked(environment: Mapping[str, Any]) -> str:
+    """` (unproven)` for a run whose self-test failed; empty for all others."""
+    return " (unproven)" if unproven(environment) else ""
 
 
 def columns(
-    cells: Sequence[Cell], every: bool = False, verdicts: Sequence[str] | None = None, unproven: bool = False
+    cells: Sequence[Cell], every: bool = False, verdicts: Sequence[str] | None = None, doubtful: bool = False
 ) -> list[Column]:
     """The columns for cells of one operation. `every` adds the figures that only a wide page has room for;
-    `verdicts` is the short title of each cell's, "" where there is none; `unproven` marks every row."""
+    `verdicts` is the short title of each cell's, "" where there is none; `doubtful` marks every row."""
     nouns = [nouns_of(cells[0])] if cells else []
     out = settings([c.parameters for c in cells], varying(cells), *nouns)
     # Bytes a second, or of results of other tools what they counted instead: rows, requests.
     measure = basis(cells)
     speeds: list[Quantity] = [getattr(c, measure) for c in cells]
     unit = pick_unit(speeds[0].unit if speeds else "B/s", [q.value for q in speeds])
-    out.append(replace(numbers("median", speeds, 0, unit), styles=["strong"] * len(cells)))
-    out.append(Column(coverage(cells), unit, [q.margin(unit) for q in speeds], 0, yields=2))
-    if unproven:
+    median, margins = intervals("median", speeds, coverage(cells), unit, 0)
+    out += [replace(median, styles=["strong"] * len(cells)), replace(margins, yields=2)]
+    if doubtful:
         out.append(Column("proven", "", ["no"] * len(cells), 0, text=True))
     out.append(_of_limit(cells))
     if verdicts is not None and any(verdicts):
@@ -49,19 +69,11 @@ def columns(
     if every and answered:
         out += _latencies(cells, unit)
     both = any(c.cpu["server"].known for c in cells)
-    out.append(
-        Column("client+server" if both else "CPU client", "cores", [_cores(c, both) for c in cells], 4)
-    )
-    if every:
-        for end in ("client", "server"):
-            out.append(
-                numbers(
-                    f"per {end} CPU\N{NON-BREAKING HYPHEN}s",
-                    [c.per_cpu[end] for c in cells],
-                    7,
-                    None if in_rows else "MB/s",
-                )
-            )
+    head = "client+server" if both else "CPU client"
+    out.append(Column(head, "cores", [cores(c, both) for c in cells], 4))
+    for end in ENDS if every else ():
+        head, per_second = f"per {end} CPU\N{NON-BREAKING HYPHEN}s", [c.per_cpu[end] for c in cells]
+        out.append(numbers(head, per_second, 7, None if in_rows else "MB/s"))
     if len({c.verification for c in cells if c.verified}) > 1:
         out.append(Column("verified", "", [c.verification for c in cells], 3, text=True))
     if in_rows and cells:
@@ -69,16 +81,8 @@ def columns(
     out.append(Column("ok", "", [f"{c.good}/{c.trials}" for c in cells], 0, yields=2))
     # If none failed, "ok" says so too.
     last = None if any(c.failed for c in cells) else 9
-    out.append(
-        Column(
-            "fail",
-            "",
-            [str(c.failed) for c in cells],
-            0,
-            yields=last,
-            styles=["bad" if c.failed else "" for c in cells],
-        )
-    )
+    marks: list[Style] = ["bad" if c.failed else "" for c in cells]
+    out.append(Column("fail", "", [str(c.failed) for c in cells], yields=last, styles=marks))
     # A figure that no trial has, such as the CPU of a foreign server, would be a column of dashes.
     return filled_columns(out)
 
@@ -87,28 +91,21 @@ def _latencies(cells: Sequence[Cell], unit: str) -> list[Column]:
     """The other latency figures of an upsert's batch; of an open loop the service times beside the response
     times of the columns before."""
     nothing = Quantity(None, unit="ns")
-    open_loop = any(c.parameters.get("rate") for c in cells)
-    found = [writes.latencies(c, "response" if c.parameters.get("rate") else "service") for c in cells]
+    times = [writes.latencies(c, "response" if c.parameters.get("rate") else "service") for c in cells]
     service = [writes.latencies(c, "service") for c in cells]
-    out = [
-        numbers(name, [f.get(name, nothing) for f in found], 7, unit)
-        for name in ("min", "mean", "p95", "p99.9")
-    ]
-    if open_loop:
-        out += [
-            numbers(f"service {name}", [f.get(name, nothing) for f in service], 7, unit)
-            for name in ("p50", "p99")
-        ]
-    return out
+    columns = [("", name, times) for name in ("min", "mean", "p95", "p99.9")]
+    if any(c.parameters.get("rate") for c in cells):
+        columns += [("service ", name, service) for name in ("p50", "p99")]
+    return [numbers(head + name, [t.get(name, nothing) for t in of], 7, unit) for head, name, of in columns]
 
 
 def _batches(cells: Sequence[Cell], every: bool) -> list[Column]:
     """What was stored, and what went wrong in trials that were good all the same; none where nothing did."""
     out = []
     if every:
-        out.append(numbers("rows in total", [writes.rows_total(c) for c in cells], 7))
-        out.append(numbers("stored", [writes.stored_bytes(c) for c in cells], 7))
-        out.append(numbers("a row", [writes.stored_row(c) for c in cells], 7))
+        out.append(numbers("rows in total", list(map(writes.rows_total, cells)), 7))
+        out.append(numbers("stored", list(map(writes.stored_bytes, cells)), 7))
+        out.append(numbers("a row", list(map(writes.stored_row, cells)), 7))
     wrong = [writes.troubles(c.records) for c in cells]
     for head, name in (("refused", "refused"), ("in doubt", "in_doubt"), ("retried", "retries")):
         counted = [getattr(w, name) for w in wrong]
@@ -125,12 +122,12 @@ def _points(cells: Sequence[Cell], every: bool) -> list[Column]:
     ]
     if every:
         out.append(numbers("client", [writes.cpu_point(c, "client") for c in cells], 7, "ns/point"))
-        out.append(numbers("points in total", [writes.rows_total(c) for c in cells], 7))
-        out.append(numbers("wire", [writes.wire(c) for c in cells], 7))
+        out.append(numbers("points in total", list(map(writes.rows_total, cells)), 7))
+        out.append(numbers("wire", list(map(writes.wire, cells)), 7))
         out.append(numbers("wire", [_plain(writes.wire_point(c)) for c in cells], 7, ""))
-        out.append(numbers("stored", [writes.stored_bytes(c) for c in cells], 7))
-        out.append(numbers("disk, written", [writes.disk(c) for c in cells], 7))
-        out.append(numbers("fairness", [writes.fairness(c) for c in cells], 7))
+        out.append(numbers("stored", list(map(writes.stored_bytes, cells)), 7))
+        out.append(numbers("disk, written", list(map(writes.disk, cells)), 7))
+        out.append(numbers("fairness", list(map(writes.fairness, cells)), 7))
     return [replace(c, unit="B/point") if c.unit == "" else c for c in out]
 
 
@@ -168,9 +165,9 @@ def percent_of(share: Quantity) -> str:
     return "<1" if 0 < share.value < 0.01 else f"{share.value * 100:.0f}"
 
 
-def _cores(cell: Cell, both: bool) -> str:
+def cores(cell: Cell, both: bool) -> str:
     """Cores of client and server, `1.2+1.1`."""
-    quantities = [cell.cpu["client"], cell.cpu["server"]] if both else [cell.cpu["client"]]
+    quantities = [cell.cpu[end] for end in (ENDS if both else ("client",))]
     parts = [f"{q.value:.1f}" if q.value is not None else MISSING for q in quantities]
     return "+".join(parts) if set(parts) != {MISSING} else MISSING
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -39,6 +38,7 @@ from venturi.analysis.selection import middle_trial
 from venturi.analysis.verdict.types import Finding, Verdict
 from venturi.common.errors import VenturiError
 from venturi.common.units import Quantity
+from venturi.report.document import fields, finite
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,11 +64,8 @@ def _places(results: Results) -> Iterable[Row]:
                 "streams": pair.local.parameters.get("streams"),
                 "rows_per_stream": pair.local.parameters.get("rows_per_stream"),
                 "counted": unit,
-                **{
-                    key: value
-                    for side, cell in sides.items()
-                    for key, value in _margins(f"{side}_per_second", cell.main).items()
-                },
+                **_margins("local_per_second", pair.local.main),
+                **_margins("remote_per_second", pair.remote.main),
                 **_margins("ratio", pair.ratio),
                 **{
                     f"{side}_{end}_cores": cell.cpu[end].value
@@ -229,28 +226,22 @@ def machine(results: Results) -> dict[str, Any]:
     Base units; what was not measured is null.
     """
     rows = cell_table.table(results.cells).to_pylist()
-    told = proof(results.environment)
+    record = proof(results.environment)
     # Runs without proofs, as imported and older ones, have no word on it.
-    proven = {"proven": not unproven(results.environment)} if told is not None else {}
+    proven = {"proven": not unproven(results.environment)} if record is not None else {}
     return {
         "run": results.name,
-        **({"proof": dict(told)} if told is not None else {}),
+        **({"proof": dict(record)} if record is not None else {}),
         "cells": [
-            {k: _json(v) for k, v in row.items()}
+            finite(row)
             | proven
             | {"verdict": _reasons(v) if (v := results.verdicts.get(row["cell"])) is not None else None}
             for row in rows
         ],
         "findings": [_reasons(finding) for finding in results.findings],
         "failed": [
-            {
-                "trial": r.get("trial"),
-                "cell": r.get("cell"),
-                "repeat": r.get("repeat"),
-                "warmup": bool(r.get("warmup")),
-                "outcome": r.get("outcome"),
-                "error": r.get("error"),
-            }
+            {name: r.get(name) for name in ("trial", "cell", "repeat", "warmup", "outcome", "error")}
+            | {"warmup": bool(r.get("warmup"))}
             for r in results.failures
         ],
         "warnings": [asdict(advice) for advice in results.advice],
@@ -260,16 +251,11 @@ def machine(results: Results) -> dict[str, Any]:
 def _reasons(found: Verdict | Finding) -> dict[str, Any]:
     """With its remedies as what they change, and in words."""
     kept = ("why", "changes", "run", "settings", "before", "command", "text")
-    remedies = [{name: getattr(remedy, name) for name in kept} for remedy in found.remedies]
-    whole: dict[str, Any] = {}
+    remedies = [fields(remedy, *kept) for remedy in found.remedies]
+    document: dict[str, Any] = {}
     for name, value in asdict(found).items():
-        whole |= asdict(found.text) if isinstance(found, Verdict) and name == "write" else {name: value}
-    return whole | {"sentence": found.sentence, "remedies": remedies, "next": list(found.next)}
-
-
-def _json(value: Any) -> Any:
-    # JSON has no infinity and no NaN, and a reader in another language stumbles over Python's spelling.
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        document |= asdict(found.text) if isinstance(found, Verdict) and name == "write" else {name: value}
+    return document | {"sentence": found.sentence, "remedies": remedies, "next": list(found.next)}
 
 
 _NAMED = ("hosts", "streams", "rows_per_batch", "in_flight", "duration_ns")
@@ -292,17 +278,9 @@ def perf_stats_line(record: Mapping[str, Any]) -> str | None:
     # With fixed time no number of records was asked for; what was moved is the honest one.
     per_stream = get(parameters, "rows_per_stream") or int(rows / streams)
     mebibytes, seconds = payload / 2**20, interval / 1e9
-    fields = [
-        str(kind),
-        str(streams),
-        str(parameters.get("threads") or streams),
-        str(per_stream),
-        str(parameters.get("rows_per_batch") or 0),
-        ostream(mebibytes),
-        ostream(seconds),
-        ostream(mebibytes / seconds),
-    ]
-    return "\t".join(fields)
+    threads, rows_per_batch = parameters.get("threads") or streams, parameters.get("rows_per_batch") or 0
+    figures = map(ostream, (mebibytes, seconds, mebibytes / seconds))
+    return "\t".join(map(str, (kind, streams, threads, per_stream, rows_per_batch, *figures)))
 
 
 def perf_stats_files(results: Results, columns: int = 8) -> dict[str, str]:
@@ -318,14 +296,14 @@ def perf_stats_files(results: Results, columns: int = 8) -> dict[str, str]:
         if not place.strip("./"):
             place = place.replace(".", "%2E")
         for record in filter(is_good, cell.records):
-            if (whole := perf_stats_line(record)) is None:
+            if (row := perf_stats_line(record)) is None:
                 continue
-            kind, rest = whole.split("\t", 1)
+            kind, rest = row.split("\t", 1)
             streams = int(rest.split("\t", 1)[0])
             name = f"perf_stats_{kind}_{streams}.csv"
             if columns == 7:
-                name, whole = f"{cell.operation}/perf_stats_{streams:02}.csv", rest
-            found.setdefault((place if len(results.places) > 1 else "") + name, []).append(whole)
+                name, row = f"{cell.operation}/perf_stats_{streams:02}.csv", rest
+            found.setdefault((place if len(results.places) > 1 else "") + name, []).append(row)
     if not found:
         raise VenturiError(
             f"{results.name}: no trial has what a perf_stats line says",
@@ -373,12 +351,12 @@ def block(cell: Cell) -> str:
     facts |= {n: v for n in _NAMED if (v := cell.parameters.get(n)) is not None}
     if interval := numeric(trial, "times", "interval_ns"):
         facts["interval_ns"] = interval
-    told = " ".join(f"{name}={_word(value)}" for name, value in facts.items())
+    settings = " ".join(f"{name}={_word(value)}" for name, value in facts.items())
     repeat = trial.get("repeat")
     # Of an even number there is no trial in the middle.
     middle = "the median" if cell.good % 2 else "the lower of the middle two"
     which = f"repeat {repeat} of {cell.trials}, {middle} by rows a second" if cell.trials > 1 else "one trial"
-    lines = [f"### cell {wording.plain(cell.name)}: {told}; {which}"]
+    lines = [f"### cell {wording.plain(cell.name)}: {settings}; {which}"]
     rows, rate = numeric(trial, "counts", "rows"), per_second(trial, "rows")
     lines += [f"{rows or 0:,.0f} rows in total", f"{rate or 0:,.0f} rows per second"]
     for word, figure in (("Min", "min"), ("Max", "max")):

@@ -174,8 +174,8 @@ def fit(offered: Sequence[Column], room: int, gap: int = GAP) -> tuple[list[Colu
     The lowest ranks come first, of the lowest those to the left. A text that is too long for what is left is
     cut, if a word or two of it can stay, or folded.
     """
-    others = sum(c.width + gap for c in offered if c.rank == 0 and not c.folds)
-    most = max(room - others - gap, _FOLDED)
+    fixed = sum(c.width + gap for c in offered if c.rank == 0 and not c.folds)
+    most = max(room - fixed - gap, _FOLDED)
     offered = [
         replace(c, cells=["\n".join(textwrap.wrap(cell, most)) for cell in c.cells]) if c.folds else c
         for c in offered

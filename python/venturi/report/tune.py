@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis import wording
+from venturi.analysis.selection import evenly
 from venturi.common.units import Quantity, percent, plural
 from venturi.report.document import Block, Document, Section, Terms, Text
 
@@ -115,7 +116,7 @@ def learned(tuned: Tuned) -> list[tuple[str, str]]:
             out.append((wording.head(name), "no other value was measured with the others as in the best"))
             continue
         shown = []
-        for value, share, half, tried in _thinned(rows):
+        for value, share, half, tried in evenly(rows, MOST_VALUES):
             text = wording.value(name, value) if value is not None else "none"
             figure = f"{percent(share)}"
             if half >= 0.005:
@@ -123,14 +124,6 @@ def learned(tuned: Tuned) -> list[tuple[str, str]]:
             shown.append(f"{text}: {figure}" if tried else f"({text}: {figure})")
         out.append((wording.head(name), "  ".join(shown)))
     return out
-
-
-def _thinned(rows: list[Any]) -> list[Any]:
-    """At most `MOST_VALUES`, evenly, ends and the tried ones first."""
-    if len(rows) <= MOST_VALUES:
-        return rows
-    step = (len(rows) - 1) / (MOST_VALUES - 1)
-    return [rows[round(i * step)] for i in range(MOST_VALUES)]
 
 
 def machine(tuned: Tuned, unit: str = "B/s") -> dict[str, Any]:

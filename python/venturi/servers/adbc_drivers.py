@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 from venturi.common.errors import ScenarioError
 from venturi.servers.local import duckdb_library
 
-__all__ = ["found"]
-
 
 def found(url: str) -> dict[str, str]:
     """Options of the spec for a driver that a package has: its `library`, and its `driver_entrypoint` where

@@ -14,8 +14,6 @@ from typing import Any, Protocol
 from venturi.common.errors import VenturiError
 from venturi.servers.chdb_results import pieces
 
-__all__ = ["ChdbEngine", "Query"]
-
 _WAIT_SECONDS = 0.2
 _MOST_THREADS = 64
 _LAST_WORDS = 2000

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Generator
 from typing import Any
 
-__all__ = ["pieces"]
-
 _NO_STREAM = "Streaming query is not supported"
 
 

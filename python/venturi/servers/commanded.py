@@ -17,8 +17,6 @@ from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.throwaway import network
 from venturi.servers.throwaway.guarded import Guarded
 
-__all__ = ["Commanded", "address"]
-
 PORT = "{port}"
 HOST = "127.0.0.1"
 _READY_SECONDS = 60.0

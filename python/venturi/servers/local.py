@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 from venturi.common import temporary
+from venturi.common.credentials import split_command
 from venturi.common.environment import ServerEnvironments, describe_host
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.servers.local_store import LocalStore, Settings
 from venturi.servers.starters import Ends, Halted, Placed, Server, SocketServer, Starter, here
-from venturi.targets.exec import words
 from venturi.targets.system import (
     REFERENCE,
     SERVERS,
@@ -30,8 +30,6 @@ from venturi.targets.system import (
     scheme_of,
 )
 from venturi.targets.urls import each_host, place_of, split_url
-
-__all__ = ["LocalTargets", "duckdb_library"]
 
 Note = Callable[[str, str], None]
 
@@ -233,7 +231,7 @@ class LocalTargets:
 
 def _name(wanted: _Wanted | str) -> str:
     if isinstance(wanted, str):
-        return f"--server {words(wanted)[0]}"
+        return f"--server {split_command(wanted)[0]}"
     ours = wanted.scheme in REFERENCE
     return "the reference server" if ours else f"the server of {wanted.scheme}://local"
 

@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 from venturi.common.errors import StoreError, VenturiError
 from venturi.servers.starters import Server, Starter
 
-__all__ = ["Damaged", "LocalStore", "Settings", "is_store", "make_views"]
-
 Note = Callable[[str, str], None]
 _SERVED = {
     "akumuli": "resp",

@@ -9,8 +9,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["OWN", "main"]
-
 OWN = (sys.executable, "-m", "venturi.servers.program")
 
 

@@ -20,8 +20,6 @@ from typing import IO, Any
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.processes import is_ending
 
-__all__ = ["ReferenceServer"]
-
 _READY_SECONDS = 20.0
 _STOP_SECONDS = 5.0
 

@@ -11,8 +11,6 @@ from venturi.common.errors import VenturiError
 from venturi.servers.reference import ReferenceServer
 from venturi.targets.system import SERVERS
 
-__all__ = ["Ends", "Halted", "Placed", "Server", "SocketServer", "Starter", "StoreProcess", "here"]
-
 
 class Server(Protocol):
     """What a reference server here, servers on other hosts and a throw-away database have in common."""

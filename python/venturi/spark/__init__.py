@@ -20,8 +20,6 @@ from venturi.spark.options import Options
 from venturi.spark.transports import transport
 from venturi.spark.types import spark_schema
 
-__all__ = ["VenturiSource", "register"]
-
 
 def register(session: Any) -> None:
     """Makes the format "venturi" known to a Spark session.

@@ -12,8 +12,6 @@ from venturi.common import credentials
 from venturi.common.errors import VenturiError
 from venturi.targets.urls import check_url, printable
 
-__all__ = ["Options"]
-
 _SCHEMES = ("charrow", "charrow+tls", "flight", "flight+tls", "clickhouse", "clickhouse+tls")
 _ONLY = {
     "encoders": ("charrow",),

@@ -17,8 +17,6 @@ from venturi.common.errors import VenturiError
 from venturi.common.runtime import load_core
 from venturi.spark.options import Options
 
-__all__ = ["Transport", "transport"]
-
 _TIMEOUT = 300.0  # seconds without a byte: a query may sort and sum before it has a row
 _PORTS = {"clickhouse": 8123, "clickhouse+tls": 8443}
 # DateTime without digits after the second, also Nullable and LowCardinality.

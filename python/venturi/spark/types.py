@@ -13,8 +13,6 @@ from pyspark.sql import types as spark
 
 from venturi.common.errors import VenturiError
 
-__all__ = ["pruned", "spark_schema"]
-
 _DIGITS = 38
 """Of Spark's longest decimal."""
 _WIDER = {

@@ -14,8 +14,6 @@ from typing import Any
 
 from venturi.targets.parameters import PARAMETERS
 
-__all__ = ["first"]
-
 _KINDS: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),

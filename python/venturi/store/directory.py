@@ -19,18 +19,6 @@ from venturi.store.lines import check_version, read_lines
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "CEILINGS",
-    "ENVIRONMENT",
-    "LOCK",
-    "SAMPLES",
-    "SCENARIO",
-    "TRIALS",
-    "RunDirectory",
-    "remove_unfinished",
-    "what_is_damaged",
-]
-
 SCENARIO, ENVIRONMENT = "scenario.toml", "environment.json"
 TRIALS, CEILINGS, SAMPLES, LOCK = "trials.jsonl", "ceilings.jsonl", "samples", ".lock"
 _read: set[Path] = set()

@@ -16,8 +16,6 @@ from venturi.common.errors import StoreError
 from venturi.common.runtime import without_collector
 from venturi.engine.spec import FORMAT_VERSION, shorten_errors
 
-__all__ = ["check_version", "explained", "line_text", "read_lines"]
-
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

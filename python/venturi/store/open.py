@@ -47,7 +47,7 @@ def open_run(path: str | os.PathLike[str]) -> RunDirectory:
     """
     name = os.fspath(path)
     if name.startswith(REFERENCE) and not Path(name).is_dir():
-        from venturi.store.reference.runs import ReferenceRun
+        from venturi.store.reference import ReferenceRun
 
         return ReferenceRun(name)
     return RunDirectory(find_run(path))

@@ -19,8 +19,6 @@ from venturi.common.errors import DamagedWarning
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ENDS", "RESOURCE", "SAMPLE", "resource_rows", "samples", "samples_of", "thread_names"]
-
 ENDS = ("client", "server")
 _I, _F, _S, _B = pa.int64(), pa.float64(), pa.string(), pa.bool_()
 _LIST = pa.list_(_I)

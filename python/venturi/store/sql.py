@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-__all__ = ["ask"]
-
 _QUERY = re.compile(r"\s*(select|with|from|pivot|unpivot)\b", re.IGNORECASE)
 _VIEWS = ("trials", "streams", "latency", "stages", "errors", "resources", "hosts", "samples", "ceilings")
 

@@ -11,22 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from venturi.common.hdr import batches_for
-from venturi.store.samples import RESOURCE, resource_rows, samples, samples_of
+from venturi.store.samples import RESOURCE, resource_rows
 from venturi.targets.parameters import PARAMETERS
 from venturi.targets.system import is_plugin
-
-__all__ = [
-    "ceilings",
-    "errors",
-    "hosts",
-    "latency",
-    "resources",
-    "samples",
-    "samples_of",
-    "stages",
-    "streams",
-    "trials",
-]
 
 Record = Mapping[str, Any]
 

@@ -28,8 +28,6 @@ from venturi.store.directory import (
 )
 from venturi.store.lines import explained, line_text, read_lines
 
-__all__ = ["RunWriter"]
-
 _LEFT_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 

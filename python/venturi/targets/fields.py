@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeVar
+from dataclasses import replace
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
 from pydantic.fields import FieldInfo
 
 from venturi.common.credentials import environment_variable
-from venturi.common.suffixes import parse_count
-from venturi.targets.handicap import normalised
+from venturi.common.suffixes import parse_count, spell_duration
 from venturi.targets.setting import Setting
-
-__all__ = [
-    "Counted",
-    "Names",
-    "Nullable",
-    "Table",
-    "Variable",
-    "compression_name",
-    "handicap_text",
-    "identifier",
-    "lower_word",
-    "null",
-    "number_or_auto",
-    "pool_size",
-    "setting_of",
-    "statements",
-    "texts",
-    "user_name",
-]
+from venturi.targets.system import STAGES, handicap_ns
 
 
 class Table(BaseModel):
@@ -42,7 +25,20 @@ class Table(BaseModel):
 def setting_of(field: FieldInfo) -> Setting:
     """What a field says beside its type. A field without it is a mistake of ours."""
     (found,) = (it for it in field.metadata if isinstance(it, Setting))
-    return found
+    return found if found.kind is not None else replace(found, kind=_kind(field.annotation))
+
+
+def _kind(hint: Any) -> type:
+    """Of a value of this type: beside null and words, else a text."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _kind(inner[0])
+    if origin in (Union, UnionType):
+        kinds = [_kind(it) for it in inner if it is not NoneType and get_origin(it) is not Literal]
+        return kinds[0] if kinds else str
+    if origin is list:
+        return list[_kind(inner[0])]  # type: ignore[misc, return-value]
+    return dict if origin is dict else hint if hint in (int, float, bool) else str
 
 
 def null(value: Any) -> Any:
@@ -96,24 +92,26 @@ def user_name(value: str) -> str:
 
 def compression_name(value: Any) -> Any:
     """lz4, zstd (level 3, as everywhere), zstd:LEVEL; snappy for Cassandra."""
-    known = "lz4, zstd, zstd:LEVEL with a level of 1 to 22, snappy, or none"
+    forms = "lz4, zstd, zstd:LEVEL with a level of 1 to 22, snappy, or none"
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not one of {known}")
+        raise ValueError(f"{value!r} is not one of {forms}")
     if value in ("lz4", "zstd", "snappy"):
         return value
     found = re.fullmatch(r"zstd:(\d{1,3})", value)
     if found is None or not 1 <= int(found.group(1)) <= 22:
-        raise ValueError(f"{value!r} is not one of {known}")
+        raise ValueError(f"{value!r} is not one of {forms}")
     level = int(found.group(1))
     return "zstd" if level == 3 else f"zstd:{level}"
 
 
 def handicap_text(value: Any) -> Any:
+    """A handicap in one spelling: stages in the order of the pipeline, the shortest exact times."""
     if isinstance(value, dict):
         value = "+".join(f"{stage}={time}" for stage, time in value.items())
     if not isinstance(value, str):
         raise ValueError('must be written "decode=200us"')
-    return normalised(value)
+    found = handicap_ns(value)
+    return "+".join(f"{stage}={spell_duration(found[stage])}" for stage in STAGES if stage in found)
 
 
 def lower_word(value: Any) -> Any:

@@ -10,15 +10,12 @@ from __future__ import annotations
 import json
 from importlib import resources
 
-from venturi.targets.setting import LEADING, Known, Role
+from venturi.targets.setting import LEADING, Role, SettingRecord
 from venturi.targets.system import PLUGINS
 
-__all__ = ["AMOUNT", "CREDENTIALS", "PARALLEL", "PARAMETERS", "SETTINGS", "WORKLOAD"]
-
-_OWN = tuple(
-    Known(**found) for found in json.loads((resources.files("venturi") / "targets/settings.json").read_text())
-)
-SETTINGS = (*_OWN, *(it for plugin in PLUGINS.values() for it in plugin.known))
+_TEXT = (resources.files("venturi") / "targets/settings.json").read_text()
+_OWN = tuple(SettingRecord(**fields) for fields in json.loads(_TEXT))
+SETTINGS = (*_OWN, *(it for plugin in PLUGINS.values() for it in plugin.records))
 """In the order in which the command line has them; those of plugins last."""
 CREDENTIALS = tuple(it.keyword for it in SETTINGS if it.credential)
 """Keywords by which a server is trusted and logged in to."""

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-__all__ = ["INTERFACE", "Parameter", "Planned", "Target", "Trial", "Writer"]
-
 INTERFACE = 1
 """The version of all this. It changes where a plugin that was written for the one before would not work."""
 

@@ -19,9 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from venturi.targets.plugin import INTERFACE, Parameter
-from venturi.targets.setting import SEVERAL, Known, Setting, known
-
-__all__ = ["GROUP", "OFF", "Plugin", "find", "place_of_error"]
+from venturi.targets.setting import SEVERAL, Setting, SettingRecord, setting_record
 
 GROUP = "venturi.targets"
 OFF = "VENTURI_PLUGINS"
@@ -74,9 +72,9 @@ class Plugin:
         )
 
     @property
-    def known(self) -> list[Known]:
+    def records(self) -> list[SettingRecord]:
         """The same for those who do not read scenarios."""
-        return [known("target", key, it) for key, it in self.settings.items()]
+        return [setting_record("target", key, it) for key, it in self.settings.items()]
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -129,9 +127,9 @@ def find(schemes: Collection[str]) -> tuple[dict[str, Plugin], dict[str, str]]:
     each: dict[str, list[metadata.EntryPoint]] = {}
     for entry in metadata.entry_points(group=GROUP):
         # One directory twice on the path is no second package.
-        others = each.setdefault(entry.name, [])
-        if not any((entry.value, _package(entry)) == (other.value, _package(other)) for other in others):
-            others.append(entry)
+        previous = each.setdefault(entry.name, [])
+        if not any((entry.value, _package(entry)) == (other.value, _package(other)) for other in previous):
+            previous.append(entry)
     found: dict[str, Plugin] = {}
     refused: dict[str, str] = {}
     for scheme, entries in each.items():
@@ -144,9 +142,9 @@ def find(schemes: Collection[str]) -> tuple[dict[str, Plugin], dict[str, str]]:
     return found, refused
 
 
-def _apart(one: Plugin, others: Mapping[str, Plugin]) -> None:
+def _apart(one: Plugin, previous: Mapping[str, Plugin]) -> None:
     """Whether its settings are nobody else's. Raises ValueError."""
-    for other in others.values():
+    for other in previous.values():
         for key in one.settings.keys() & other.settings.keys():
             raise ValueError(
                 f"{one.package}: its setting {key} is one of {other.scheme}:// of {other.package}"
@@ -183,8 +181,8 @@ def _loaded(scheme: str, entries: list[metadata.EntryPoint], schemes: Collection
     # Whatever it does, it does to itself alone.
     except (Exception, SystemExit) as error:
         at = place_of_error(error)
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ValueError(f"{package} cannot {doing}: {said}{at and f' ({at})'}") from None
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(f"{package} cannot {doing}: {reason}{at and f' ({at})'}") from None
     if wrong is not None:
         raise ValueError(f"{package}: {wrong}")
     return Plugin(scheme, package, target)
@@ -252,6 +250,6 @@ def place_of_error(error: BaseException) -> str:
     """Where it was raised: `mine.py, line 12`; empty where that is not known."""
     frames = traceback.extract_tb(error.__traceback__)
     # Neither what called it nor the inside of a compiled library.
-    strange = re.compile(r"importlib|\.p[yx][xi]$|venturi.engine.plugin_calls\.py$")
-    own = [frame for frame in frames if not strange.search(frame.filename)]
+    inner = re.compile(r"importlib|\.p[yx][xi]$|venturi.engine.plugin_calls\.py$")
+    own = [frame for frame in frames if not inner.search(frame.filename)]
     return f"{Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""

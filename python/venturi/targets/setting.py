@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["LEADING", "SEVERAL", "Known", "Role", "Setting", "known"]
-
 Role = Literal["workload", "amount", "parallel", "tuning"]
 
 SEVERAL = " One value, or several: 1,2,4 or a range 1..8."
@@ -25,8 +23,8 @@ class Setting:
 
     help: str
     """For the flag, in a line."""
-    kind: type = str
-    """Of its value, as a cell and the tables have it."""
+    kind: type | None = None
+    """Of its value, as a cell and the tables have it, where its field's type does not say it."""
     panel: str = "Workload"
     """The group of flags in the help."""
     flag: str | None = None
@@ -66,7 +64,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Known:
+class SettingRecord:
     """A setting as programs need it that do not read scenarios: without its type's checks."""
 
     table: str
@@ -91,13 +89,13 @@ class Known:
         return self.flag.removeprefix("--").replace("-", "_")
 
 
-def known(table: str, key: str, it: Setting) -> Known:
+def setting_record(table: str, key: str, it: Setting) -> SettingRecord:
     """A setting of this table and key as programs need it."""
-    kind = str(it.kind) if "[" in str(it.kind) else it.kind.__name__
+    kind = "str" if it.kind is None else str(it.kind) if "[" in str(it.kind) else it.kind.__name__
     flag = "--" + key.replace("_", "-") if it.flag is None else it.flag
     cell = key if it.cell == "" else it.cell
-    said = (it.help, kind, it.panel, flag, it.alias, it.negative, it.commas, it.form)
-    return Known(table, key, *said, cell, it.credential, it.role)
+    texts = (it.help, kind, it.panel, flag, it.alias, it.negative, it.commas, it.form)
+    return SettingRecord(table, key, *texts, cell, it.credential, it.role)
 
 
 LEADING = (

@@ -10,62 +10,8 @@ from importlib import resources
 from typing import Any
 from urllib.parse import urlsplit
 
+from venturi.common.suffixes import parse_duration
 from venturi.targets.plugins import find
-
-__all__ = [
-    "ALIASES",
-    "DATABASES",
-    "DIALECTS",
-    "DRIVERS",
-    "FILES",
-    "HOST",
-    "KEEPS_NOTHING",
-    "KNOWN",
-    "LOCAL",
-    "LOCAL_UNIX",
-    "NETWORK",
-    "NO_PLACE",
-    "ONE_AT_A_TIME",
-    "ONE_HOST",
-    "PARAMETERS",
-    "PIPES",
-    "PLUGINS",
-    "PORTS",
-    "READABLE",
-    "REFERENCE",
-    "REFUSED",
-    "REMOTE",
-    "SERVERS",
-    "SPACES",
-    "STATEMENTS",
-    "SYSTEMS",
-    "TABLES",
-    "TIME_SERIES",
-    "UNSYNCED",
-    "USERS",
-    "System",
-    "batches_as_asked",
-    "has_tables",
-    "in_process",
-    "is_charrow",
-    "is_clickhouse",
-    "is_database",
-    "is_driver",
-    "is_flight_sql",
-    "is_host_of",
-    "is_local",
-    "is_ours",
-    "is_plugin",
-    "is_program",
-    "is_readable",
-    "is_remote",
-    "is_shared",
-    "is_time_series",
-    "is_tls",
-    "is_unix",
-    "scheme_of",
-    "servers_batches",
-]
 
 HOST = re.compile(r"(?:\[[^\[\]@/?#\s]+\]|[^\[\]:@/?#\s]+)(?::\d{0,5})?")
 LOCAL = "flight://local"
@@ -74,58 +20,37 @@ LOCAL_UNIX = "flight+unix://local"
 
 @dataclass(frozen=True)
 class System:
-    """What moves or keeps rows, by the scheme of its URLs. The core has the records, each beside its target
-    (crates/targets/src/systems.rs); `make generate` writes them to systems.json."""
+    """What moves or keeps rows, by the scheme of its URLs. The core has the records, each beside its target;
+    crates/targets/src/systems.rs says what each field means; `make generate` writes them to systems.json."""
 
     scheme: str
     operations: list[str]
     ports: list[tuple[str, int]]
-    """Its usual port by each of its schemes, of which `+tls` has one of its own only if it is another; none
-    where a URL names a file, or nothing."""
     tls: bool
     unix: bool
-    """Whether `+unix` may follow its scheme: a Unix socket in the place of a host."""
     shared: bool
-    """Whether `+shm` may follow its scheme: a Unix socket too, beside which batches pass shared memory."""
     file: bool
-    """Whether it is a database in this process, of one file."""
     driver: bool
-    """Whether its URL names a driver, a shared library that the client's process loads."""
     pipe: bool
-    """Whether what passes goes through pipes of this host's kernel."""
     keeps: bool
-    """Whether what is sent there stays there."""
     synced: bool
-    """Whether what it acknowledges is on a disk by then, as it comes."""
     in_flight: bool
-    """Whether several batches may be in flight on one connection."""
     statement: str | None
-    """How a batch becomes a statement where nothing is said: text or prepared; None where batches are no
-    statements."""
     space: str | None
-    """What its URL means where nothing stands behind the host."""
     server: str | None
-    """How `venturi serve` calls a throw-away server of it, whose module is called so too."""
     reference: str | None
-    """How `venturi serve` calls a reference server of it, which accounts for its side of a trial."""
     users: bool
-    """Whether its URL may name a user."""
     one_host: str | None
-    """Why its URL names one host and not several, over which streams would be spread."""
     remote: bool
-    """Whether a run can start servers of it on hosts of their own."""
     parameters: list[str]
-    """What may follow the ? of its URL, one of them; `*`: anything."""
     dialect: str | None
-    """How its SQL is called, where batches become that."""
     aliases: list[tuple[str, list[str]]]
-    """How other programs call each of its schemes."""
 
     @property
     def schemes(self) -> tuple[str, ...]:
         """All of them, its own first."""
         ways = {"tls": self.tls, "unix": self.unix, "shm": self.shared}
-        more = [f"{self.scheme}+{way}" for way, there in ways.items() if there]
+        more = [f"{self.scheme}+{way}" for way, possible in ways.items() if possible]
         return tuple(dict.fromkeys((self.scheme, *more, *(scheme for scheme, _ in self.ports))))
 
 
@@ -156,8 +81,6 @@ DRIVERS = _schemes(lambda system: system.driver)
 """Systems whose URL names a driver that the client's process loads."""
 DATABASES = _schemes(lambda system: "upsert" in system.operations and system.keeps)
 """Systems that take upserts."""
-READABLE = _schemes(lambda system: {"get", "upsert"} <= set(system.operations) and system.keeps)
-"""Databases that take gets as well."""
 TABLES = _schemes(lambda system: "get" in system.operations and system.keeps)
 """Systems of which a get reads a table, or a query that its streams share."""
 TIME_SERIES = _schemes(lambda system: system.operations == ["ingest"])
@@ -182,15 +105,12 @@ REFERENCE = {system.scheme: system.reference for system in SYSTEMS if system.ref
 """How `venturi serve` calls reference servers of ours."""
 REMOTE = _schemes(lambda system: system.remote)
 """Systems of which a run can start servers on hosts of their own."""
-ONE_HOST = {system.scheme: system.one_host for system in SYSTEMS if system.one_host is not None}
-"""Systems whose URL names one host, each with the reason."""
-USERS = _schemes(lambda system: system.users)
-"""Systems whose URL may name a user."""
-KNOWN = (*(scheme for system in SYSTEMS for scheme in system.schemes), *PLUGINS)
+SCHEMES = (*(scheme for system in SYSTEMS for scheme in system.schemes), *PLUGINS)
 ALIASES = {alias: scheme for system in SYSTEMS for scheme, aliases in system.aliases for alias in aliases}
 """How other programs call what we call otherwise."""
 PARAMETERS = {system.scheme: system.parameters for system in SYSTEMS if system.parameters}
 """What may follow the ? of a URL, one of them; of other systems nothing."""
+BY_SCHEME = {system.scheme: system for system in SYSTEMS}
 _SYSTEM_OF = {scheme: system.scheme for system in SYSTEMS for scheme in system.schemes}
 
 
@@ -257,7 +177,7 @@ def is_driver(url: str) -> bool:
 
 def is_readable(url: str) -> bool:
     """Whether it is a database that takes gets as well as upserts."""
-    return scheme_of(url) in READABLE
+    return is_database(url) and has_tables(url)
 
 
 def has_tables(url: str) -> bool:
@@ -309,3 +229,31 @@ def is_ours(url: str) -> bool:
 def is_host_of(scheme: str, url: str) -> bool:
     """Whether a URL is SCHEME://HOST:PORT, and nothing more."""
     return url.startswith(f"{scheme}://") and bool(HOST.fullmatch(url.partition("://")[2].removesuffix("/")))
+
+
+STAGES = ("generate", "encode", "decode", "verify", "apply")
+CLIENT_STAGES = {"get": ("decode", "verify"), "put": ("generate", "encode", "verify")}
+"""Stages of the client in each operation that a handicap can slow down; verify only with `verify =
+"checksum"`."""
+_MOST_HANDICAP_NS = 10_000_000_000
+
+
+def handicap_ns(text: str) -> dict[str, int]:
+    """`decode=200us`, several joined by `+`, as nanoseconds a batch by stage. Raises ValueError."""
+    found: dict[str, int] = {}
+    for part in str(text).split("+"):
+        stage, equals, time = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            raise ValueError(f"{text!r} must be written STAGE=TIME, as decode=200us; several joined by +")
+        if stage not in STAGES:
+            raise ValueError(f"no stage is called {stage!r}; known: {', '.join(STAGES)}")
+        if stage in found:
+            raise ValueError(f"{stage} is there twice")
+        if not time or time[-1].isdigit():
+            # A bare number would be seconds, which nobody means for a batch.
+            raise ValueError(f"{part.strip()!r} needs a unit, as {stage}=200us")
+        ns = parse_duration(time)
+        if not 1 <= ns <= _MOST_HANDICAP_NS:
+            raise ValueError(f"{part.strip()!r}: the time of a batch must be 1ns to 10s")
+        found[stage] = ns
+    return found

@@ -10,19 +10,17 @@ from venturi.common.credentials import HIDDEN, is_secret
 from venturi.common.texts import meant
 from venturi.targets.system import (
     ALIASES,
+    BY_SCHEME,
     DRIVERS,
     FILES,
     HOST,
-    KNOWN,
     NO_PLACE,
-    ONE_HOST,
     PARAMETERS,
     PLUGINS,
     PORTS,
-    REFERENCE,
     REFUSED,
     REMOTE,
-    USERS,
+    SCHEMES,
     in_process,
     is_charrow,
     is_database,
@@ -31,13 +29,10 @@ from venturi.targets.system import (
     is_local,
     is_ours,
     is_program,
-    is_remote,
     is_time_series,
     is_unix,
     scheme_of,
 )
-
-__all__ = ["check_url", "each_host", "is_loopback", "place_of", "printable", "split_url"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _DRIVER = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -113,20 +108,22 @@ def printable(url: str) -> str:
     return scheme + colon + slashes + place
 
 
+def _wrong(url: str, text: str) -> ValueError:
+    return ValueError(f"{printable(url)!r}: {text}")
+
+
 def check_url(url: str) -> str:
     """A target's URL with its ports. Raises ValueError where it is none, or carries a secret."""
     if "://" not in url:
-        raise ValueError(
-            f"{printable(url)!r} is not a URL; write flight://HOST:PORT, or mysql://HOST/DATABASE"
-        )
+        raise _wrong(url, "is not a URL; write flight://HOST:PORT, or mysql://HOST/DATABASE")
     scheme, _, rest = url.partition("://")
     scheme = scheme.lower()
-    if scheme in REFUSED and scheme not in KNOWN:
-        raise ValueError(f"{printable(url)!r}: {scheme}:// cannot be used: {REFUSED[scheme]}")
-    if scheme not in KNOWN:
+    if scheme in REFUSED and scheme not in SCHEMES:
+        raise _wrong(url, f"{scheme}:// cannot be used: {REFUSED[scheme]}")
+    if scheme not in SCHEMES:
         also = ALIASES.get(scheme)
-        end = f"write {also}://" if also else meant(scheme, KNOWN, f"known: {', '.join(KNOWN)}")
-        raise ValueError(f"{printable(url)!r}: no target is called {printable(scheme)!r}; {end}")
+        end = f"write {also}://" if also else meant(scheme, SCHEMES, f"known: {', '.join(SCHEMES)}")
+        raise _wrong(url, f"no target is called {printable(scheme)!r}; {end}")
     url = f"{scheme}://{rest}"
     found = re.search("[?#]", rest)
     cut = found.start() if found else len(rest)
@@ -139,43 +136,40 @@ def check_url(url: str) -> str:
         return _driver(url, scheme, rest)
     if scheme in NO_PLACE:
         if rest and is_program(url):
-            raise ValueError(
-                f"{printable(url)!r}: the program is named by command (--command), not by the URL"
-            )
+            raise _wrong(url, "the program is named by command (--command), not by the URL")
         if rest:
-            raise ValueError(f"{printable(url)!r}: {scheme}:// is in this process; nothing may follow")
+            raise _wrong(url, f"{scheme}:// is in this process; nothing may follow")
         return f"{scheme}://"
     if scheme in FILES:
         return _file(url, scheme, rest)
     if "#" in rest:
-        raise ValueError(f"{printable(url)!r}: a # is written %23 in a URL")
+        raise _wrong(url, "a # is written %23 in a URL")
     _check_parameters(url, scheme, parameters)
     if is_unix(url):
         return _unix(url, scheme)
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise ValueError(f"{printable(url)!r}: the host is in brackets that do not match") from None
+        raise _wrong(url, "the host is in brackets that do not match") from None
     user, at, hosts = parts.netloc.rpartition("@")
     form = f"{scheme}://HOST:PORT" + ("/DATABASE" if scheme == "influx+http" or _has_users(scheme) else "")
     if not hosts:
-        raise ValueError(f"{printable(url)!r} names no host; write {form}")
+        raise _wrong(url, f"names no host; write {form}")
     _check_user(url, scheme, user, at)
     several = hosts.split(",")
     if len(several) > 1:
         _check_several(url, several)
-    whole = [_host(url, host, form) for host in several]
-    if len(set(whole)) < len(whole) and not is_database(url):
-        raise ValueError(
-            f"{printable(url)!r}: names a host twice; streams take the hosts in turn, so once is enough"
-        )
-    netloc = user + at + ",".join(whole)
+    addresses = [_host(url, host, form) for host in several]
+    if len(set(addresses)) < len(addresses) and not is_database(url):
+        raise _wrong(url, "names a host twice; streams take the hosts in turn, so once is enough")
+    netloc = user + at + ",".join(addresses)
     if is_flight_sql(url):
         _only_host(url, scheme, parts.path)
     if is_time_series(url):
         _store(scheme, hosts, parts.path)
-    if is_remote(url) or _has_users(scheme) or is_flight_sql(url) or scheme_of(url) in REFERENCE:
-        _own(url, scheme, parts.hostname)
+    if parts.hostname in ("local", "remote") and scheme.endswith("+tls"):
+        own = f"{scheme_of(url)}://{parts.hostname}"
+        raise _wrong(url, f"a server of our own has no certificate; write {own}")
     if is_charrow(url) or _has_users(scheme):
         _database(scheme, parts.path)
     return parts._replace(netloc=netloc).geturl()
@@ -183,11 +177,9 @@ def check_url(url: str) -> str:
 
 def _check_user(url: str, scheme: str, user: str, at: str) -> None:
     if at and not _has_users(scheme):
-        raise ValueError(
-            f"{printable(url)!r}: {scheme}:// has no user in its URL; {_instead(scheme, 'user')}"
-        )
+        raise _wrong(url, f"{scheme}:// has no user in its URL; {_instead(scheme, 'user')}")
     if at and not user:
-        raise ValueError(f"{printable(url)!r}: there is no user before the @")
+        raise _wrong(url, "there is no user before the @")
 
 
 def _unix(url: str, scheme: str) -> str:
@@ -197,23 +189,24 @@ def _unix(url: str, scheme: str) -> str:
     parts = split_url(url)
     user, at, sockets = parts.netloc.rpartition("@")
     if parts.netloc == "remote":
-        raise ValueError(
-            f"{printable(url)!r}: remote means servers on other hosts, and a Unix socket is of one host; "
-            f"write {scheme_of(url)}://remote"
+        raise _wrong(
+            url,
+            f"remote means servers on other hosts, and a Unix socket is of one host; "
+            f"write {scheme_of(url)}://remote",
         )
     if parts.netloc != "local":
         _check_user(url, scheme, user, at)
         if not sockets.startswith("/"):
-            raise ValueError(f"{printable(url)!r} names no socket; write {form}, with three slashes")
+            raise _wrong(url, f"names no socket; write {form}, with three slashes")
         if parts.path and not parts.path.startswith("/"):
-            raise ValueError(f"{printable(url)!r}: behind the socket's colon a / follows; write {form}")
+            raise _wrong(url, f"behind the socket's colon a / follows; write {form}")
         several = sockets.split(",")
         if len(several) > 1:
             _check_several(url, several)
         for socket in several:
             _socket(url, socket, form)
         if len(set(several)) < len(several) and not is_database(url):
-            raise ValueError(f"{printable(url)!r}: names a socket twice; streams take them in turn")
+            raise _wrong(url, "names a socket twice; streams take them in turn")
     if is_charrow(url) or _has_users(scheme):
         _database(scheme, parts.path)
     return parts.geturl()
@@ -223,17 +216,18 @@ def _socket(url: str, escaped: str, form: str) -> None:
     """Whether it can be the path of a socket; whether one is there is seen when it is connected to."""
     path = unquote(escaped)
     if not path.startswith("/") or not path.strip("/"):
-        raise ValueError(f"{printable(url)!r} names no socket; write {form}, with three slashes")
+        raise _wrong(url, f"names no socket; write {form}, with three slashes")
     if (length := len(path.encode())) > _LONGEST_SOCKET:
-        raise ValueError(
-            f"{printable(url)!r}: the path of a Unix socket has {_LONGEST_SOCKET} bytes at most, and this "
-            f"one {length}; use a shorter one, or a symbolic link to its directory"
+        raise _wrong(
+            url,
+            f"the path of a Unix socket has {_LONGEST_SOCKET} bytes at most, and this "
+            f"one {length}; use a shorter one, or a symbolic link to its directory",
         )
 
 
 def _has_users(scheme: str) -> bool:
     """Whether a user may stand before the host."""
-    return scheme_of(f"{scheme}://") in USERS
+    return BY_SCHEME[scheme_of(f"{scheme}://")].users
 
 
 def _no_secrets(scheme: str, place: str, parameters: str) -> None:
@@ -262,46 +256,44 @@ def _instead(scheme: str, *names: str, word: str = "and") -> str:
     """Options by which this system is told the same, and their flags."""
     from venturi.targets.options import APPLIES
 
-    known = [name for name in names if scheme_of(f"{scheme}://") in APPLIES[name]]
-    if not known:
+    allowed = [name for name in names if scheme_of(f"{scheme}://") in APPLIES[name]]
+    if not allowed:
         return f"leave it out: {scheme}:// has no log-in"
-    flags = ", ".join("--" + name.replace("_", "-") for name in known)
-    return f"use {f' {word} '.join(known)} ({flags})"
+    flags = ", ".join("--" + name.replace("_", "-") for name in allowed)
+    return f"use {f' {word} '.join(allowed)} ({flags})"
 
 
 def _check_text(url: str, scheme: str) -> None:
     """Whether a URL is text, also without its escapes."""
     if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", url):
-        raise ValueError(f"{printable(url)!r}: has a control character, or bytes that are not UTF-8")
+        raise _wrong(url, "has a control character, or bytes that are not UTF-8")
     if scheme in (*FILES, *DRIVERS):
         return
     if re.search(r"%(?![0-9A-Fa-f]{2})", url):
-        raise ValueError(
-            f"{printable(url)!r}: has a % without two hexadecimal digits; a % itself is written %25"
-        )
+        raise _wrong(url, "has a % without two hexadecimal digits; a % itself is written %25")
     if scheme_of(url) != "flight":
         try:
             unquote(url, errors="strict")
         except UnicodeDecodeError:
-            raise ValueError(f"{printable(url)!r}: its escapes are not UTF-8") from None
+            raise _wrong(url, "its escapes are not UTF-8") from None
 
 
 def _check_parameters(url: str, scheme: str, parameters: str) -> None:
     """Whether what follows the host, and a ?, means something to the system."""
-    known = PARAMETERS.get(scheme_of(url), ())
-    if "*" in known:
+    allowed = PARAMETERS.get(scheme_of(url), ())
+    if "*" in allowed:
         return
     names = [part.partition("=") for part in parameters.split("&")] if parameters else []
-    if len(names) > 1 or any(name not in known or not equals for name, equals, _ in names):
-        if not known:
+    if len(names) > 1 or any(name not in allowed or not equals for name, equals, _ in names):
+        if not allowed:
             # Other programs take passwords there.
             raise ValueError(f"a URL of {scheme}:// has no parameters; settings are keys of [target]")
-        may = " or ".join(f"?{name}=TEXT" for name in known)
+        may = " or ".join(f"?{name}=TEXT" for name in allowed)
         raise ValueError(
             f"a URL of {scheme}:// may end with {may}, and nothing else; an & in the text is written %26"
         )
     if names and scheme_of(url) == "flight" and _asks_path(url):
-        raise ValueError(f"{printable(url)!r}: names a table and a {names[0][0]}; keep one of the two")
+        raise _wrong(url, f"names a table and a {names[0][0]}; keep one of the two")
 
 
 def _asks_path(url: str) -> bool:
@@ -315,23 +307,20 @@ def _host(url: str, host: str, form: str) -> str:
     try:
         parts = urlsplit(f"//{host}")
     except ValueError:
-        raise ValueError(f"{printable(url)!r}: the host is in brackets that do not match") from None
+        raise _wrong(url, "the host is in brackets that do not match") from None
     if not parts.hostname:
-        raise ValueError(f"{printable(url)!r} names no host; write {form}")
+        raise _wrong(url, f"names no host; write {form}")
     try:
         port = parts.port
     except ValueError:
         port = 0
     if port == 0:
-        raise ValueError(f"{printable(url)!r}: the port must be a number from 1 to 65535")
+        raise _wrong(url, "the port must be a number from 1 to 65535")
     if not HOST.fullmatch(host):
-        raise ValueError(f"{printable(url)!r} names no host; write {form}, an IPv6 address as [::1]")
+        raise _wrong(url, f"names no host; write {form}, an IPv6 address as [::1]")
     if _is_own(scheme_of(url), parts.hostname):
         if port is not None:
-            raise ValueError(
-                f"{printable(url)!r}: {parts.hostname} is a server of our own, on a free port; "
-                "leave the port out"
-            )
+            raise _wrong(url, f"{parts.hostname} is a server of our own, on a free port; leave the port out")
         return host
     if port is None and parts.hostname != "local":
         return f"{host.rstrip(':')}:{PORTS.get(url.partition('://')[0]) or PORTS[scheme_of(url)]}"
@@ -347,19 +336,12 @@ def _is_own(scheme: str, name: str) -> bool:
 def _check_several(url: str, hosts: list[str]) -> None:
     """Whether streams can be spread over these hosts."""
     scheme = scheme_of(url)
-    if scheme in ONE_HOST:
-        raise ValueError(f"{printable(url)!r}: {scheme}:// takes one host: {ONE_HOST[scheme]}; name one")
+    if reason := BY_SCHEME[scheme].one_host:
+        raise _wrong(url, f"{scheme}:// takes one host: {reason}; name one")
     for name in ("local", *(("remote",) if scheme in REMOTE else ())):
         if name in hosts:
             what = "is a server of our own" if name == "local" else "means servers of our own"
-            raise ValueError(f"{printable(url)!r}: {name} {what}, and stands alone")
-
-
-def _own(url: str, scheme: str, host: str | None) -> None:
-    if host in ("local", "remote") and scheme.endswith("+tls"):
-        raise ValueError(
-            f"{printable(url)!r}: a server of our own has no certificate; write {scheme_of(url)}://{host}"
-        )
+            raise _wrong(url, f"{name} {what}, and stands alone")
 
 
 def _database(scheme: str, path: str) -> None:
@@ -373,14 +355,14 @@ def _database(scheme: str, path: str) -> None:
 def _only_host(url: str, scheme: str, path: str) -> None:
     """Whether nothing follows a host that is somebody else's."""
     if is_local(url):
-        raise ValueError(
-            f"{printable(url)!r}: Venturi has no server of {scheme}:// to start; name one of yours, "
-            f"{scheme}://HOST:PORT"
+        raise _wrong(
+            url, f"Venturi has no server of {scheme}:// to start; name one of yours, {scheme}://HOST:PORT"
         )
     if path.strip("/"):
-        raise ValueError(
-            f"{printable(url)!r}: what is read is named by table or query (--table, --query), a catalog by a "
-            f"header that its server knows; write {scheme}://HOST:PORT"
+        raise _wrong(
+            url,
+            f"what is read is named by table or query (--table, --query), a catalog by a "
+            f"header that its server knows; write {scheme}://HOST:PORT",
         )
 
 
@@ -397,9 +379,7 @@ def _store(scheme: str, host: str, path: str) -> None:
 def _plugin(url: str, place: str) -> str:
     """What it means is the plugin's matter."""
     if place in ("local", "remote"):
-        raise ValueError(
-            f"{printable(url)!r}: {place} means a server that Venturi starts, and it starts none of a plugin"
-        )
+        raise _wrong(url, f"{place} means a server that Venturi starts, and it starts none of a plugin")
     return url
 
 
@@ -409,13 +389,12 @@ def _driver(url: str, scheme: str, rest: str) -> str:
             f"a URL of {scheme}:// has no parameters; options of its driver are given by --driver-option"
         )
     if rest in ("local", "remote"):
-        raise ValueError(
-            f"{printable(url)!r}: {rest} means a server that Venturi starts; name a driver, as {scheme}://sqlite"
-        )
+        raise _wrong(url, f"{rest} means a server that Venturi starts; name a driver, as {scheme}://sqlite")
     if not (_DRIVER.fullmatch(rest) or (rest.startswith("/") and rest.strip("/") and not rest.endswith("/"))):
-        raise ValueError(
-            f"{printable(url)!r} names no driver; write {scheme}://postgresql, or "
-            f"{scheme}:///path/to/libadbc_driver_x.so with three slashes"
+        raise _wrong(
+            url,
+            f"names no driver; write {scheme}://postgresql, or "
+            f"{scheme}:///path/to/libadbc_driver_x.so with three slashes",
         )
     return url
 
@@ -426,8 +405,9 @@ def _file(url: str, scheme: str, rest: str) -> str:
     if re.search(r"[?#]", rest):
         raise ValueError(f"a URL of {scheme}:// has no parameters, and its file's name no ? or #")
     if not rest.startswith("/") or rest.endswith("/") or rest == "/":
-        raise ValueError(
-            f"{printable(url)!r} names no file; write {scheme}:///path/to/file.db with three slashes, "
-            f"or {scheme}://local for a temporary one"
+        raise _wrong(
+            url,
+            f"names no file; write {scheme}:///path/to/file.db with three slashes, "
+            f"or {scheme}://local for a temporary one",
         )
     return url

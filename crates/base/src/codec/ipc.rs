@@ -22,7 +22,7 @@ use arrow_schema::{DataType, Schema, SchemaRef};
 use super::chunk::Chunk;
 use super::ipc_read;
 use super::ipc_unpack::BodyUnpacker;
-use super::ipc_write::{is_known, Writer};
+use super::ipc_write::{is_supported, Writer};
 use crate::error::{Error, Kind, Result};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -271,14 +271,14 @@ impl Decoder {
                     .header_as_schema()
                     .ok_or_else(|| Error::protocol("an Arrow schema message without a schema"))?;
                 let schema = Arc::new(try_fb_to_schema(schema)?);
-                self.known = is_known(&schema);
+                self.known = is_supported(&schema);
                 self.schema = Some(schema);
                 self.dictionaries.clear();
                 self.remembered = None;
                 Ok(None)
             }
             MessageHeader::DictionaryBatch => {
-                let schema = self.known_schema()?.clone();
+                let schema = self.require_schema()?.clone();
                 let dictionary = message.header_as_dictionary_batch().ok_or_else(|| {
                     Error::protocol("an Arrow dictionary message without a dictionary")
                 })?;
@@ -299,7 +299,7 @@ impl Decoder {
                 Ok(None)
             }
             MessageHeader::RecordBatch => {
-                let schema = self.known_schema()?.clone();
+                let schema = self.require_schema()?.clone();
                 let batch = message
                     .header_as_record_batch()
                     .ok_or_else(|| Error::protocol("an Arrow batch message without a batch"))?;
@@ -338,7 +338,7 @@ impl Decoder {
         }
     }
 
-    fn known_schema(&self) -> Result<&SchemaRef> {
+    fn require_schema(&self) -> Result<&SchemaRef> {
         self.schema
             .as_ref()
             .ok_or_else(|| Error::protocol("the stream's first message is not an Arrow schema"))

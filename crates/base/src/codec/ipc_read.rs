@@ -25,7 +25,7 @@ use arrow_schema::{DataType, Field, FieldRef, SchemaRef};
 
 use super::ipc_unpack::BodyUnpacker;
 
-/// The batch, if all is well and its schema `ipc_write::is_known`. Its buffers lie inside of the body
+/// The batch, if all is well and its schema `ipc_write::is_supported`. Its buffers lie inside of the body
 /// (`check_bounds`); compressed ones become no more than `limit` bytes.
 pub(super) fn batch(
     message: &arrow_ipc::RecordBatch<'_>,

@@ -65,7 +65,7 @@ struct Content {
 impl Writer {
     /// `None`: the schema has a type whose layout is not known here.
     pub fn new(schema: &Schema) -> Option<Self> {
-        is_known(schema).then(|| Self {
+        is_supported(schema).then(|| Self {
             builder: FlatBufferBuilder::new(),
             header: Arc::from([]),
             said: None,
@@ -279,14 +279,14 @@ impl Writer {
 }
 
 /// Whether the layout of all types of a schema is known here and in `ipc_read`.
-pub(super) fn is_known(schema: &Schema) -> bool {
+pub(super) fn is_supported(schema: &Schema) -> bool {
     schema
         .fields()
         .iter()
-        .all(|field| has_known_layout(field.data_type()))
+        .all(|field| is_supported_type(field.data_type()))
 }
 
-fn has_known_layout(data_type: &DataType) -> bool {
+fn is_supported_type(data_type: &DataType) -> bool {
     match data_type {
         DataType::Null
         | DataType::Boolean
@@ -299,10 +299,10 @@ fn has_known_layout(data_type: &DataType) -> bool {
         DataType::List(field)
         | DataType::LargeList(field)
         | DataType::Map(field, _)
-        | DataType::FixedSizeList(field, _) => has_known_layout(field.data_type()),
+        | DataType::FixedSizeList(field, _) => is_supported_type(field.data_type()),
         DataType::Struct(fields) => fields
             .iter()
-            .all(|field| has_known_layout(field.data_type())),
+            .all(|field| is_supported_type(field.data_type())),
         other => other.is_primitive(),
     }
 }

@@ -106,7 +106,7 @@ fn plain<O: OffsetSizeTrait>(offsets: &[O]) -> u64 {
         [first, .., last] => last.as_usize() - first.as_usize(),
         _ => 0,
     };
-    (std::mem::size_of_val(offsets) + data) as u64
+    (size_of_val(offsets) + data) as u64
 }
 
 fn list<O: OffsetSizeTrait>(offsets: &[O], values: &dyn Array) -> u64 {
@@ -117,7 +117,7 @@ fn list<O: OffsetSizeTrait>(offsets: &[O], values: &dyn Array) -> u64 {
         }
         _ => 0,
     };
-    std::mem::size_of_val(offsets) as u64 + child
+    size_of_val(offsets) as u64 + child
 }
 
 fn views<V: ByteViewType + ?Sized>(array: &GenericByteViewArray<V>) -> u64 {
@@ -137,7 +137,7 @@ fn list_view<O: OffsetSizeTrait>(array: &GenericListViewArray<O>) -> u64 {
         .zip(array.sizes().iter())
         .map(|(offset, size)| column(&array.values().slice(offset.as_usize(), size.as_usize())))
         .sum();
-    (array.len() * 2 * std::mem::size_of::<O>()) as u64 + child
+    (array.len() * 2 * size_of::<O>()) as u64 + child
 }
 
 fn union(array: &UnionArray) -> u64 {

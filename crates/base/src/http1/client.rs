@@ -103,7 +103,7 @@ impl Client {
         most: usize,
     ) -> Result<(Head, Vec<u8>)> {
         let head = self.begin(method, path, headers, body).await?;
-        let body = self.whole(most).await?;
+        let body = self.read_rest(most).await?;
         Ok((head, body))
     }
 
@@ -162,7 +162,7 @@ impl Client {
     }
 
     /// The rest of the body; more than `most` bytes are an error.
-    pub async fn whole(&mut self, most: usize) -> Result<Vec<u8>> {
+    pub async fn read_rest(&mut self, most: usize) -> Result<Vec<u8>> {
         let body = self.start(most.saturating_add(1)).await?;
         match body.len() > most {
             true => {

@@ -118,7 +118,7 @@ impl Connection {
     }
 
     /// Whether the body is all here.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         matches!(self.rest, Rest::Nothing | Rest::Bytes(0))
     }
 

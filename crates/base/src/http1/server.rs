@@ -200,7 +200,7 @@ pub enum Next {
 
 impl Connection {
     /// Waits until the client says something; false: it has closed.
-    pub async fn said(&mut self) -> bool {
+    pub async fn wait_for_request(&mut self) -> bool {
         if !self.unread().is_empty() {
             return true;
         }

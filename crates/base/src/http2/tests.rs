@@ -270,7 +270,7 @@ fn a_ping_is_answered_with_its_own_number() {
 
 fn pings(count: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
-    frame::write(frame::kind::PING, 0, 0, &[0; 8], &mut bytes);
+    frame::write(kind::PING, 0, 0, &[0; 8], &mut bytes);
     bytes.repeat(count)
 }
 
@@ -294,10 +294,10 @@ fn a_peer_that_does_not_read_is_not_read() {
         let sending = async move {
             let mut first = [hello(), request(false)].concat();
             // A message of which a byte comes now and then.
-            frame::write(frame::kind::DATA, 0, 1, &[0, 0, 0xf0, 0, 0], &mut first);
+            frame::write(kind::DATA, 0, 1, &[0, 0, 0xf0, 0, 0], &mut first);
             writing.write_all(&first).await.unwrap();
             let mut again = pings(1_000);
-            frame::write(frame::kind::DATA, 0, 1, &[0], &mut again);
+            frame::write(kind::DATA, 0, 1, &[0], &mut again);
             while writing.write_all(&again).await.is_ok() {}
         };
         let mut connection = connection(server, Role::Server);
@@ -349,10 +349,10 @@ fn frames(mut answer: &[u8]) -> Vec<(u8, &[u8])> {
 #[test]
 fn a_window_update_of_nothing_is_refused_on_a_stream_that_is_over() {
     let mut bytes = [hello(), request(true)].concat();
-    frame::write(frame::kind::RST_STREAM, 0, 1, &[0, 0, 0, 8], &mut bytes);
+    frame::write(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8], &mut bytes);
     frame::write_window_update(1, 0, &mut bytes);
     let (_, answer) = raw(&bytes);
-    let refusal = (frame::kind::RST_STREAM, &[0, 0, 0, 1][..]);
+    let refusal = (kind::RST_STREAM, &[0, 0, 0, 1][..]);
     assert!(frames(&answer).contains(&refusal), "{answer:?}");
 }
 
@@ -362,10 +362,10 @@ fn a_window_update_of_nothing_is_refused_on_a_stream_that_is_over() {
 fn a_clients_goaway_ends_nothing_whatever_its_code() {
     let mut bytes = hello();
     let code = [0, 0, 0, 0, 0, 0, 0, 0xff];
-    frame::write(frame::kind::GOAWAY, 0, 0, &code, &mut bytes);
-    frame::write(frame::kind::PING, 0, 0, b"are here", &mut bytes);
+    frame::write(kind::GOAWAY, 0, 0, &code, &mut bytes);
+    frame::write(kind::PING, 0, 0, b"are here", &mut bytes);
     let (_, answer) = raw(&bytes);
-    let pong = (frame::kind::PING, &b"are here"[..]);
+    let pong = (kind::PING, &b"are here"[..]);
     assert!(frames(&answer).contains(&pong), "{answer:?}");
 }
 
@@ -376,7 +376,7 @@ fn headers_behind_a_reset_are_refused_on_a_stream_that_we_ended() {
     frame::write_window_update(1, 0, &mut bytes);
     let passed_over = [&bytes[..], &request(false)].concat();
     assert_eq!(raw(&passed_over).0.kind, Kind::Lost);
-    frame::write(frame::kind::RST_STREAM, 0, 1, &[0, 0, 0, 8], &mut bytes);
+    frame::write(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8], &mut bytes);
     let (error, _) = raw(&[bytes, request(false)].concat());
     assert_contains(&error.message, "behind a stream's end");
 }
@@ -386,11 +386,11 @@ fn headers_behind_a_reset_are_refused_on_a_stream_that_we_ended() {
 fn a_smaller_header_table_is_acknowledged() {
     for (size, said) in [(4_096, false), (4_095, true), (0, true)] {
         let mut bytes = frame::PREFACE.to_vec();
-        frame::write_settings(&[(frame::setting::HEADER_TABLE_SIZE, size)], &mut bytes);
+        frame::write_settings(&[(setting::HEADER_TABLE_SIZE, size)], &mut bytes);
         bytes.extend(request(true));
         let (_, answer) = raw(&bytes);
         let mut answer = frames(&answer).into_iter();
-        let block = answer.find(|(kind, _)| *kind == frame::kind::HEADERS);
+        let block = answer.find(|(kind, _)| *kind == kind::HEADERS);
         assert_eq!(block.unwrap().1[0] == 0x20, said, "{size}");
     }
 }

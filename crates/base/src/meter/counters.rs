@@ -83,6 +83,6 @@ mod tests {
                 batches: 3
             }
         );
-        assert_eq!(std::mem::size_of::<Counters>(), 128);
+        assert_eq!(size_of::<Counters>(), 128);
     }
 }

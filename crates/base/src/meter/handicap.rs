@@ -105,14 +105,14 @@ fn now() -> Duration {
 mod tests {
     use super::*;
 
-    fn asked(name: &str, ns: u64) -> BTreeMap<String, u64> {
+    fn steps(name: &str, ns: u64) -> BTreeMap<String, u64> {
         BTreeMap::from([(name.to_owned(), ns)])
     }
 
     #[test]
     fn it_burns_what_it_says() {
         let handicap =
-            Handicap::parse(&asked("decode", 3_000_000), &[Stage::Decode], "a get").unwrap();
+            Handicap::parse(&steps("decode", 3_000_000), &[Stage::Decode], "a get").unwrap();
         assert_eq!(handicap.text(), "decode 3ms");
         // A thread's own CPU time, which nobody else uses up.
         let before = now();
@@ -135,7 +135,7 @@ mod tests {
     fn only_what_the_end_does_can_be_slowed_down() {
         let allowed = [Stage::Decode, Stage::Verify];
         let wrong = |name, ns| {
-            let refused = Handicap::parse(&asked(name, ns), &allowed, "the client of a get");
+            let refused = Handicap::parse(&steps(name, ns), &allowed, "the client of a get");
             refused.unwrap_err().message
         };
         assert!(wrong("encode", 1).contains("decode, verify"));

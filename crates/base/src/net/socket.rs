@@ -32,7 +32,7 @@ pub fn prepare(socket: SockRef<'_>, send_buffer: Option<usize>) {
     }
     let size = send_buffer.or_else(|| match is_unix {
         true => Some(UNIX_SEND_BUFFER),
-        false => stays_here(&socket).then_some(LOOPBACK_SEND_BUFFER),
+        false => is_local(&socket).then_some(LOOPBACK_SEND_BUFFER),
     });
     if let Some(size) = size {
         let _ = socket.set_send_buffer_size(size);
@@ -40,7 +40,7 @@ pub fn prepare(socket: SockRef<'_>, send_buffer: Option<usize>) {
 }
 
 /// Both ends have one address: the bytes never leave this machine.
-fn stays_here(socket: &SockRef<'_>) -> bool {
+fn is_local(socket: &SockRef<'_>) -> bool {
     let address = |found: std::io::Result<socket2::SockAddr>| {
         found
             .ok()

@@ -18,7 +18,7 @@ pub struct Place {
 }
 
 impl Place {
-    pub fn here() -> Self {
+    pub fn current() -> Self {
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
         Self {
             boot_id: boot_id.map(|text| text.trim().to_owned()),
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn what_two_processes_share() {
-        let here = Place::here();
+        let here = Place::current();
         assert_eq!(here.pid, Some(std::process::id()));
         let beside = Place {
             pid: Some(7),

@@ -45,7 +45,7 @@ fn while_it_runs(spec: &Value, act: impl FnOnce()) -> Record {
     let spec = TrialSpec::parse(&spec.to_string()).unwrap();
     let control = Control::new();
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| crate::run(spec, &control));
+        let running = scope.spawn(|| run(spec, &control));
         until("it moves", || {
             control.progress().rows >= 10_000 || running.is_finished()
         });
@@ -342,7 +342,7 @@ fn the_second_part_alone_speaks_to_its_own_servers() {
     let servers = [flight_server(), flight_server()];
     let whole = records(&url(&servers), "put", json!({"streams": 4}));
     let parts = [part(&whole, 0, 3), part(&whole, 3, 1)];
-    let records = super::line_up::line_up(&parts, real, |_| {});
+    let records = line_up::line_up(&parts, real, |_| {});
     assert!(records.iter().all(|record| record.error.is_none()));
     // Warm-up batches are rows as well.
     let [first, second] = servers.map(|server| count(&server, "rows_received"));

@@ -14,7 +14,7 @@ pub fn trial(more: Value) -> Value {
 }
 
 pub fn real(spec: &TrialSpec, control: &Control) -> Record {
-    crate::run(spec.clone(), control)
+    run(spec.clone(), control)
 }
 
 /// Streams 0 and 1 here, 2 to 4 there.

@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use crate::shell::Shell;
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
 use venturi_base::meter::clock::Stage;
 use venturi_base::meter::handicap::Handicap;
+use venturi_base::option_reader::OptionReader;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -52,7 +52,7 @@ pub struct StreamSpec {
 
 impl ServerSpec {
     pub fn parse(json: &str) -> Result<Self> {
-        let mut given = Given::server(json)?;
+        let mut given = OptionReader::server(json)?;
         let spec = Self {
             shell: given.take()?,
             ..given.rest()?

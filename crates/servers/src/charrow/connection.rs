@@ -111,7 +111,7 @@ impl Connection {
                 }
             }
         });
-        let outcome: std::result::Result<(), End> = outcome;
+        let outcome: Result<(), End> = outcome;
         if let Err(End::Refused(error)) = outcome {
             self.refuse(&error);
         }
@@ -136,7 +136,7 @@ impl Connection {
     }
 
     /// The next request; `None`: there is none any more.
-    fn listen(&mut self, until: Option<Instant>) -> std::result::Result<Option<Request>, End> {
+    fn listen(&mut self, until: Option<Instant>) -> Result<Option<Request>, End> {
         let extended = self.extended;
         self.patiently(until, |input| Request::read(input, extended))
     }
@@ -144,8 +144,8 @@ impl Connection {
     fn patiently<T>(
         &mut self,
         until: Option<Instant>,
-        read: impl FnOnce(&mut Patient<'_>) -> std::result::Result<T, Fault>,
-    ) -> std::result::Result<T, End> {
+        read: impl FnOnce(&mut Patient<'_>) -> Result<T, Fault>,
+    ) -> Result<T, End> {
         let mut input = Patient {
             wire: &mut self.wire,
             patience: self.state.patience,
@@ -173,7 +173,7 @@ impl Connection {
         })
     }
 
-    fn shake_hands(&mut self) -> std::result::Result<(), End> {
+    fn shake_hands(&mut self) -> Result<(), End> {
         let until = Instant::now() + self.state.patience;
         let hello = self.patiently(Some(until), |input| Handshake::read(input))?;
         if let Some(token) = &self.state.token {
@@ -197,16 +197,16 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn greet(&mut self, hello: &str) -> std::result::Result<(), End> {
+    pub(super) fn greet(&mut self, hello: &str) -> Result<(), End> {
         self.say(messages::hello(hello))
     }
 
     /// One small message.
-    pub(super) fn say(&mut self, message: Vec<u8>) -> std::result::Result<(), End> {
+    pub(super) fn say(&mut self, message: Vec<u8>) -> Result<(), End> {
         self.send(&[Chunk::Small(message)])
     }
 
-    fn send(&mut self, pieces: &[Chunk]) -> std::result::Result<(), End> {
+    fn send(&mut self, pieces: &[Chunk]) -> Result<(), End> {
         let (state, clock) = (&self.state, &mut self.clock);
         let stall = match self.slot.is_evicted() {
             true => Duration::ZERO,
@@ -252,7 +252,7 @@ impl Connection {
         }
     }
 
-    fn answer(&mut self, request: Request) -> std::result::Result<(), End> {
+    fn answer(&mut self, request: Request) -> Result<(), End> {
         match request {
             Request::Query { id, text } => self.query(id, &text),
             Request::Ask { name, payload } => {
@@ -264,7 +264,7 @@ impl Connection {
     }
 
     /// A partition of a query, from its first message to its end.
-    fn query(&mut self, id: String, text: &str) -> std::result::Result<(), End> {
+    fn query(&mut self, id: String, text: &str) -> Result<(), End> {
         let trial = self.parameters.trial.clone();
         if let (Some(trial), Some(interval)) = (&trial, self.parameters.sample) {
             // Before its clocks: sampling is told by itself.
@@ -300,7 +300,7 @@ impl Connection {
         text: &str,
         ends_at_once: bool,
         counted: &mut Counted,
-    ) -> std::result::Result<(), End> {
+    ) -> Result<(), End> {
         let state = self.state.clone();
         let parameters = &self.parameters;
         let shape = Shape {
@@ -374,12 +374,7 @@ impl Connection {
         }
     }
 
-    fn stream(
-        &mut self,
-        query: &Query,
-        seat: &mut Seat,
-        counted: &mut Counted,
-    ) -> std::result::Result<(), End> {
+    fn stream(&mut self, query: &Query, seat: &mut Seat, counted: &mut Counted) -> Result<(), End> {
         let schema = loop {
             if let Some(schema) = query.schema(LOOK_UP)? {
                 break schema;
@@ -419,7 +414,7 @@ impl Connection {
     }
 
     /// Between two blocks: does the client live, and has it something to say?
-    pub(super) fn look_up(&mut self) -> std::result::Result<(), End> {
+    pub(super) fn look_up(&mut self) -> Result<(), End> {
         if self.state.closing.load(Ordering::Relaxed) {
             return Err(End::Gone);
         }

@@ -72,11 +72,12 @@ pub fn start(
         accounts: accounts.clone(),
     });
     query.begin(encoders);
-    if WORKING.fetch_add(encoders, Ordering::Relaxed) + encoders > MOST {
+    let most = query.most_encoders(encoders);
+    if WORKING.fetch_add(encoders, Ordering::Relaxed) + encoders > most {
         WORKING.fetch_sub(encoders, Ordering::Relaxed);
         query.fail(Error::new(
             Kind::Memory,
-            format!("{encoders} more encoders would be over {MOST} in this process: ask for fewer, or wait for other queries"),
+            format!("{encoders} more encoders would be over {most} in this process: ask for fewer, or wait for other queries"),
         ));
         (0..encoders).for_each(|_| query.encoder_ends());
         return;
@@ -109,6 +110,14 @@ pub fn start(
             (number..encoders).for_each(|_| query.encoder_ends());
             return;
         }
+    }
+}
+
+impl Query {
+    /// Beside those of others. An eighth more is kept for the only queries of clients, 64 for each.
+    pub fn most_encoders(&self, wanted: usize) -> usize {
+        let is_kept = self.is_only && wanted <= MOST / 64;
+        MOST + if is_kept { MOST / 8 } else { 0 }
     }
 }
 

@@ -82,7 +82,7 @@ impl State {
     /// Who answers: lines of `key=value`.
     fn hello(&self) -> String {
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
-        let place = Place::here();
+        let place = Place::current();
         let lines = [
             ("version", "1.2".to_owned()),
             (

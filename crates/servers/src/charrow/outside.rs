@@ -240,7 +240,7 @@ impl Batches {
     /// Has the stream's end mark been read? A stream that was cut between two messages lacks nothing
     /// else. `finish` takes it for whole; but before the mark the decoder takes one more byte, and
     /// behind it none.
-    fn ends_whole(&mut self) -> bool {
+    fn is_complete(&mut self) -> bool {
         self.decoder.finish().is_ok() && self.decoder.decode(&mut Buffer::from(&[0])).is_err()
     }
 
@@ -259,7 +259,7 @@ impl Iterator for Batches {
     fn next(&mut self) -> Option<Self::Item> {
         let batch = match self.decoder.decode(&mut self.bytes) {
             Ok(Some(batch)) => batch,
-            Ok(None) if self.ends_whole() => return None,
+            Ok(None) if self.is_complete() => return None,
             Ok(None) => {
                 return Some(Err(self.broken(
                     &"it ends before its end mark, so rows of it may be missing",

@@ -40,6 +40,8 @@ pub struct Query {
     pub trial: Option<String>,
     /// The client that began it; `None`: one of this host, by a Unix socket.
     pub client: Option<IpAddr>,
+    /// That client ran no other one when it began.
+    pub is_only: bool,
     /// Encoded blocks that wait are bounded by this, in bytes.
     memory: u64,
     shared: Mutex<Shared>,
@@ -97,6 +99,7 @@ impl Query {
             shape,
             trial,
             client,
+            is_only: false,
             memory,
             shared: Mutex::default(),
             ready: Condvar::new(),

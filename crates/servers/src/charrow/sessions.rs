@@ -64,11 +64,8 @@ impl Sessions {
                 let seat = sit(query)?;
                 return Ok((query.clone(), seat, false));
             }
-            let running = queries
-                .values()
-                .filter(|query| query.over_since().is_none());
             let (mut count, mut runs_one) = (0, false);
-            for query in running {
+            for query in running(queries) {
                 count += 1;
                 runs_one |= network(query.client) == network(client);
             }
@@ -85,7 +82,9 @@ impl Sessions {
                     ),
                 ));
             }
-            let query = Arc::new(begin());
+            let mut query = begin();
+            query.is_only = !runs_one;
+            let query = Arc::new(query);
             let seat = sit(&query)?;
             queries.insert(id.to_owned(), query.clone());
             Ok((query, seat, true))
@@ -131,13 +130,12 @@ impl Sessions {
     }
 
     pub fn running(&self) -> usize {
-        self.with(|queries| {
-            queries
-                .values()
-                .filter(|query| query.over_since().is_none())
-                .count()
-        })
+        self.with(|queries| running(queries).count())
     }
+}
+
+fn running(queries: &HashMap<String, Arc<Query>>) -> impl Iterator<Item = &Arc<Query>> {
+    (queries.values()).filter(|query| query.over_since().is_none())
 }
 
 /// A client by its address. One client of IPv6 has all addresses of its /64.

@@ -23,8 +23,8 @@ use crate::shell::{Serving, Shell, GRACE};
 use crate::state::{start, Bounds, State};
 use venturi_base::codec::frame;
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::given::Given;
 use venturi_base::http2::{Config, Connection, Role};
+use venturi_base::option_reader::OptionReader;
 
 /// How long a client that broke the protocol may take to read why.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -143,7 +143,7 @@ pub struct ServerSpec {
 
 impl ServerSpec {
     pub fn parse(json: &str) -> Result<Self> {
-        let mut given = Given::server(json)?;
+        let mut given = OptionReader::server(json)?;
         let spec = Self {
             shell: given.take()?,
             bounds: given.take()?,

@@ -10,9 +10,9 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::asked::{reading, Place};
 use super::get::Get;
 use super::put::Put;
+use super::request::{reading, Place};
 use crate::account::{Counted, Spent, ThreadCpu, Trial};
 use crate::admission::{Activity, Slot};
 use crate::rows::Sink;
@@ -66,7 +66,7 @@ pub(super) async fn serve(
             Some(_) => client.state.patience,
             None => IDLE,
         };
-        let said = tokio::time::timeout(idle, client.connection.said());
+        let said = tokio::time::timeout(idle, client.connection.wait_for_request());
         let said = tokio::select! {
             biased;
             said = said => said.unwrap_or(false),
@@ -153,7 +153,7 @@ impl Client {
         };
         match then {
             // Bytes of a body that nobody has read are no request.
-            Then::GoesOn if closes || !self.connection.is_whole() => Then::Closes,
+            Then::GoesOn if closes || !self.connection.is_complete() => Then::Closes,
             then => then,
         }
     }

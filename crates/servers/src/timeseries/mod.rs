@@ -261,12 +261,7 @@ async fn accept(
     let _ = stopped.changed().await;
 }
 
-fn deal(
-    socket: tokio::net::TcpStream,
-    language: Language,
-    store: &Store,
-    reader: &UnboundedSender<Accepted>,
-) {
+fn deal(socket: TcpStream, language: Language, store: &Store, reader: &UnboundedSender<Accepted>) {
     let Some(slot) = store.admission.admit() else {
         return;
     };
@@ -304,7 +299,7 @@ fn run_reader(
     runtime.block_on(tasks.run_until(async {
         let aging = reader.clone();
         let aging = tokio::task::spawn_local(async move {
-            tokio::join!(aging.grow_old(), aging.seal_when_asked());
+            tokio::join!(aging.grow_old(), aging.seal_on_request());
         });
         if let Some(udp) = udp {
             let (reader, stop) = (reader.clone(), stop.clone());

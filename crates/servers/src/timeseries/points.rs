@@ -4,16 +4,14 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{Array, Float64Array};
 use arrow_schema::{DataType, SchemaRef};
 use bytes::Bytes;
-use parquet::arrow::arrow_writer::{compute_leaves, ArrowColumnWriter, ArrowRowGroupWriterFactory};
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::basic::Encoding;
 use parquet::column::page::{CompressedPage, Page, PageWriter};
 use parquet::column::writer::ColumnCloseResult;
-use parquet::data_type::ByteArray;
-use parquet::errors::Result;
+use parquet::data_type::{ByteArray, DataType as ParquetType, DoubleType, Int64Type};
+use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::properties::EnabledStatistics;
 use parquet::file::statistics::Statistics;
@@ -22,16 +20,12 @@ use parquet::file::writer::{
 };
 use parquet::schema::types::ColumnDescPtr;
 
-use super::segment::{
-    create, finish, metric, properties, schema, time, times, zstd, Line, Summed, LEVEL,
-};
+use super::segment::{create, finish, metric, properties, schema, time, zstd, Line, Summed, LEVEL};
 use super::series::{Registry, Totals};
 use venturi_base::data::points::series_hash;
 
 /// Points of a row group: readers work on one each.
-const GROUP: usize = 1 << 20;
-/// Points that are handed to the columns' writers at a time.
-const BATCH: usize = 64 << 10;
+const GROUP: usize = 256 << 10;
 /// Rows of a page.
 const PAGE: usize = 32 << 10;
 /// Bytes of the distinct values of a row group: gauges have so few that a dictionary is the
@@ -67,12 +61,7 @@ fn points_schema() -> SchemaRef {
 /// A file of points, and those that are on their way to it.
 struct PointsFile {
     file: SerializedFileWriter<BufWriter<Summed>>,
-    schema: SchemaRef,
-    writers: ArrowRowGroupWriterFactory,
-    /// Of the row group that is being written, and how many points it has.
-    open: Vec<ArrowColumnWriter>,
-    points: usize,
-    /// The series of the group's points and of those below, and how many points each has.
+    /// The series of the points below, and how many points each has.
     runs: Vec<(Box<[u8]>, usize)>,
     times: Vec<i64>,
     values: Vec<f64>,
@@ -87,16 +76,10 @@ impl PointsFile {
             .set_column_dictionary_page_size_limit("value".into(), DISTINCT)
             .set_column_encoding("value".into(), Encoding::BYTE_STREAM_SPLIT)
             .set_column_statistics_enabled("value".into(), EnabledStatistics::None);
-        let schema = points_schema();
-        let columns = ArrowSchemaConverter::new().convert(&schema)?;
+        let columns = ArrowSchemaConverter::new().convert(&points_schema())?;
         let properties = Arc::new(properties.build());
-        let file = SerializedFileWriter::new(create(path)?, columns.root_schema_ptr(), properties)?;
         Ok(Self {
-            writers: ArrowRowGroupWriterFactory::new(&file, schema.clone()),
-            file,
-            schema,
-            open: Vec::new(),
-            points: 0,
+            file: SerializedFileWriter::new(create(path)?, columns.root_schema_ptr(), properties)?,
             runs: Vec::new(),
             times: Vec::new(),
             values: Vec::new(),
@@ -127,52 +110,26 @@ impl PointsFile {
         Totals::of(series_hash(name), points)
     }
 
-    /// Hands the points over to their columns' writers.
-    fn write_batch(&mut self) -> Result<()> {
-        let columns = [
-            times(std::mem::take(&mut self.times)),
-            Arc::new(Float64Array::from(std::mem::take(&mut self.values))),
-        ];
+    /// Writes the first points as row groups: all full ones, and the last one if `all`.
+    fn write_groups(&mut self, all: bool) -> Result<()> {
         let mut from = 0;
-        while from < columns[0].len() {
-            if self.open.is_empty() {
-                self.open = self.writers.create_column_writers(0)?;
-                // Those of texts would hash the name of each point's series.
-                self.open.drain(..2);
-            }
-            let count = (columns[0].len() - from).min(GROUP - self.points);
-            for (place, (writer, column)) in self.open.iter_mut().zip(&columns).enumerate() {
-                let field = self.schema.field(2 + place);
-                for leaf in compute_leaves(field, &column.slice(from, count))? {
-                    writer.write(&leaf)?;
-                }
-            }
-            from += count;
-            self.points += count;
-            if self.points == GROUP {
-                self.close_group()?;
-            }
+        while self.times.len() - from >= if all { 1 } else { GROUP } {
+            let to = self.times.len().min(from + GROUP);
+            let runs = self.take_runs(to - from);
+            let metrics: Vec<_> = (runs.iter())
+                .map(|(name, rows)| (metric(name), *rows))
+                .collect();
+            let [series, metric] = [0, 1].map(|place| self.file.schema_descr().column(place));
+            let mut group = self.file.next_row_group()?;
+            write_texts(series, &runs, &mut group)?;
+            write_texts(metric, &metrics, &mut group)?;
+            write_numbers::<Int64Type>(&self.times[from..to], &mut group)?;
+            write_numbers::<DoubleType>(&self.values[from..to], &mut group)?;
+            group.close()?;
+            from = to;
         }
-        Ok(())
-    }
-
-    fn close_group(&mut self) -> Result<()> {
-        let points = std::mem::take(&mut self.points);
-        let runs = self.take_runs(points);
-        if runs.is_empty() {
-            return Ok(());
-        }
-        let metrics: Vec<_> = (runs.iter())
-            .map(|(name, rows)| (metric(name), *rows))
-            .collect();
-        let [series, metric] = [0, 1].map(|place| self.file.schema_descr().column(place));
-        let mut group = self.file.next_row_group()?;
-        write_texts(series, &runs, &mut group)?;
-        write_texts(metric, &metrics, &mut group)?;
-        for writer in self.open.drain(..) {
-            writer.close()?.append_to_row_group(&mut group)?;
-        }
-        group.close()?;
+        self.times.drain(..from);
+        self.values.drain(..from);
         Ok(())
     }
 
@@ -191,6 +148,16 @@ impl PointsFile {
         }
         runs
     }
+}
+
+fn write_numbers<T: ParquetType>(
+    numbers: &[T::T],
+    group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
+) -> Result<()> {
+    let column = group.next_column()?;
+    let mut column = column.ok_or_else(|| ParquetError::General("a column too many".into()))?;
+    column.typed::<T>().write_batch(numbers, None, None)?;
+    column.close()
 }
 
 /// Writes a column of sorted texts: a dictionary, in which neighbours that are equal share an
@@ -292,12 +259,9 @@ pub fn write_points(
             totals: file.gather(&name, run, parts),
             name,
         });
-        if file.times.len() >= BATCH {
-            file.write_batch()?;
-        }
+        file.write_groups(false)?;
     }
-    file.write_batch()?;
-    file.close_group()?;
+    file.write_groups(true)?;
     file.file.finish()?;
     Ok((lines, finish(file.file.inner_mut(), sync)?))
 }

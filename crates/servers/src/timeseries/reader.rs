@@ -141,7 +141,7 @@ impl Reader {
         self.sealer.send(frozen).is_ok()
     }
 
-    pub async fn seal_when_asked(&self) {
+    pub async fn seal_on_request(&self) {
         let mut asked = self.shared.asked.subscribe();
         let answered = &self.shared.answered[self.place];
         loop {
@@ -184,7 +184,7 @@ impl Shared {
         let catalog = store.catalog.lock();
         let mut statistics = json!({
             "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
-            "place": Place::here(),
+            "place": Place::current(),
             "durable": store.spec.durable,
             "threads": store.spec.threads,
             "series": store.registry.with_points(),

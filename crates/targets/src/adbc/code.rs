@@ -7,13 +7,13 @@ use adbc_core::options::IngestMode;
 use arrow_array::RecordBatchIterator;
 use arrow_schema::{DataType, SchemaRef};
 
-use super::asked::{counted, Counted, Vendor};
 use super::driver::{out_of_reach, Base, Batches, Link};
 use super::options::Options;
+use super::plan::{counted, Counted, Vendor};
 use super::stream::{Gives, OfSource, Takes};
 use crate::plugin::{Consumer, Planned, Plugin, Producer};
 use crate::read::{
-    compare, digest_of, distinct, same_types, Column, Subject, Summed, There, OWN_TABLE,
+    compare, digest_of, distinct, same_types, Baseline, Column, Subject, Summed, OWN_TABLE,
 };
 use crate::upsert::{is_own, occupied};
 use crate::{Tally, Verification};
@@ -43,7 +43,7 @@ pub struct Plan {
     pub summed: Arc<Summed>,
     /// Rows are digested one by one.
     pub digest: bool,
-    there: Option<There>,
+    there: Option<Baseline>,
     /// The rows of a put, and how many were in the table before.
     source: Option<Source>,
     before: u64,

@@ -93,13 +93,14 @@ pub struct Base {
 
 impl Base {
     pub fn open(options: &Options) -> Result<Self> {
-        let settings = Arc::new(options.given()?);
+        let settings = Arc::new(options.filled()?);
         let mut driver = load(options)?;
         let name: Arc<str> = options.name.as_str().into();
         let given = settings.of(Level::Database);
         let given = given.map(|(key, value)| (key.into(), OptionValue::from(value)));
         let opened = driver.new_database_with_opts(given);
-        let database = opened.map_err(|said| out_of_reach(told(&name, &settings, "open", said)))?;
+        let database =
+            opened.map_err(|said| out_of_reach(refusal(&name, &settings, "open", said)))?;
         Ok(Self {
             name,
             database,
@@ -120,8 +121,8 @@ impl Base {
         }
     }
 
-    fn said<T>(&self, what: &str, done: std::result::Result<T, Said>) -> Result<T> {
-        done.map_err(|said| told(&self.name, &self.settings, what, said))
+    fn check<T>(&self, what: &str, done: std::result::Result<T, Said>) -> Result<T> {
+        done.map_err(|said| refusal(&self.name, &self.settings, what, said))
     }
 
     /// What a stream of a driver's said instead of a batch.
@@ -142,7 +143,7 @@ impl Base {
         let given = self.settings.of(Level::Connection);
         let given = given.map(|(key, value)| (key.into(), OptionValue::from(value)));
         let connection = self.database.new_connection_with_opts(given);
-        let connection = self.said("connect", connection).map_err(out_of_reach)?;
+        let connection = self.check("connect", connection).map_err(out_of_reach)?;
         let mut link = Link {
             connection,
             base: self.clone(),
@@ -187,11 +188,11 @@ impl Link {
     /// A statement with the options that were given for statements.
     pub fn statement(&mut self) -> Result<ManagedStatement> {
         let made = self.connection.new_statement();
-        let mut statement = self.base.said("make a statement", made)?;
+        let mut statement = self.base.check("make a statement", made)?;
         self.base.running.lock().push(statement.get_cancel_handle());
         for (key, value) in self.base.settings.of(Level::Statement) {
             let set = statement.set_option(key.into(), value.into());
-            self.base.said(&format!("option {key}"), set)?;
+            self.base.check(&format!("option {key}"), set)?;
         }
         Ok(statement)
     }
@@ -200,12 +201,12 @@ impl Link {
     pub fn query(&mut self, sql: &str) -> Result<ManagedStatement> {
         let mut statement = self.statement()?;
         let set = statement.set_sql_query(sql);
-        self.base.said("take a statement", set)?;
+        self.base.check("take a statement", set)?;
         Ok(statement)
     }
 
     pub fn execute(&self, statement: &mut ManagedStatement) -> Result<Batches> {
-        self.base.said("execute", statement.execute())
+        self.base.check("execute", statement.execute())
     }
 
     /// The columns of a statement, which is not executed; `None`: the driver has no such call.
@@ -214,7 +215,7 @@ impl Link {
         match statement.execute_schema() {
             Ok(schema) => Ok(Some(schema.into())),
             Err(said) if said.status == Status::NotImplemented => Ok(None),
-            Err(said) => self.base.said("tell the columns", Err(said)),
+            Err(said) => self.base.check("tell the columns", Err(said)),
         }
     }
 
@@ -222,7 +223,7 @@ impl Link {
     pub fn run(&mut self, sql: &str) -> Result<()> {
         let mut statement = self.query(sql)?;
         let done = statement.execute_update();
-        self.base.said("execute", done).map(drop)
+        self.base.check("execute", done).map(drop)
     }
 
     /// The values of an answer's first row, as text.
@@ -253,16 +254,16 @@ impl Link {
             (OptionStatement::IngestMode, mode),
         ] {
             let set = statement.set_option(key, value.into());
-            self.base.said("bulk ingest", set)?;
+            self.base.check("bulk ingest", set)?;
         }
         let bound = statement.bind_stream(rows);
-        self.base.said("bulk ingest", bound)?;
+        self.base.check("bulk ingest", bound)?;
         Ok(statement)
     }
 
     /// Rows that were written, where the driver tells.
     pub fn ingest(&self, mut statement: ManagedStatement) -> Result<Option<u64>> {
-        let done = self.base.said("bulk ingest", statement.execute_update())?;
+        let done = self.base.check("bulk ingest", statement.execute_update())?;
         Ok(done.and_then(|rows| rows.try_into().ok()))
     }
 
@@ -356,7 +357,7 @@ fn first_row(batch: &RecordBatch) -> Result<Vec<Option<String>>> {
 }
 
 /// One line for what a driver refused: what it was asked to do, and what it said.
-fn told(name: &str, settings: &Settings, what: &str, said: Said) -> Error {
+fn refusal(name: &str, settings: &Settings, what: &str, said: Said) -> Error {
     let state: Vec<u8> = said.sqlstate.iter().map(|&c| c as u8).collect();
     let state = String::from_utf8(state).unwrap_or_default();
     let state = Some(state).filter(|state| state.chars().all(|c| c.is_ascii_alphanumeric()));

@@ -4,10 +4,10 @@
 //! A driver's calls block, and may never return. So it is called as a plugin is (`plugin::Caller`): each stream's
 //! calls have a thread of their own, and what they take is `Stage::Driver`.
 
-mod asked;
 mod code;
 mod driver;
 mod options;
+mod plan;
 mod stream;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use crate::read::{Reading, Split};
 use crate::upsert::Common;
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
 use venturi_base::net::url::{secret, unescape};
+use venturi_base::option_reader::OptionReader;
 use venturi_base::spec::{Operation, TrialSpec};
 
 /// Of shorter ones an error is not cleaned: they stand in every second word.
@@ -17,7 +17,7 @@ const LEAST_SECRET: usize = 3;
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct Told {
+struct DriverOptions {
     /// The shared library, where its place is known; else the driver is looked for by its name.
     library: Option<String>,
     driver_entrypoint: Option<String>,
@@ -68,10 +68,10 @@ pub struct Settings {
 
 impl Options {
     pub fn of(spec: &TrialSpec) -> Result<Self> {
-        let mut given = Given::new("adbc", &spec.options);
+        let mut given = OptionReader::new("adbc", &spec.options);
         let common: Common = given.take()?;
         let reading: Reading = given.take()?;
-        let told: Told = given.rest()?;
+        let told: DriverOptions = given.rest()?;
         let here = |error: Error| error.context("adbc://");
         let place = spec.target.strip_prefix("adbc://").unwrap_or_default();
         let library = match place.starts_with('/') {
@@ -134,7 +134,7 @@ impl Options {
     }
 
     /// With what variables hold; an error names one that is not set.
-    pub fn given(&self) -> Result<Settings> {
+    pub fn filled(&self) -> Result<Settings> {
         let mut found = Settings::default();
         for (key, value) in &self.given {
             found.add(key, value.clone());
@@ -226,7 +226,7 @@ mod tests {
             r#", "driver_options": ["uri=u", "statement:rows=1", "connection:c=2", "a:b=3"],
                 "driver_option_env": {"password": "PATH"}"#,
         );
-        let found = found.unwrap().given().unwrap();
+        let found = found.unwrap().filled().unwrap();
         let of = |level| found.of(level).map(|(key, _)| key).collect::<Vec<_>>();
         assert_eq!(of(Level::Database), ["uri", "a:b", "password"]);
         assert_eq!(of(Level::Connection), ["c"]);
@@ -242,7 +242,7 @@ mod tests {
             "adbc://x",
             r#", "driver_option_env": {"uri": "VENTURI_NOT_SET"}"#,
         );
-        let unset = unset.unwrap().given().err().unwrap();
+        let unset = unset.unwrap().filled().err().unwrap();
         assert!(unset.message.contains("VENTURI_NOT_SET"), "{unset}");
     }
 

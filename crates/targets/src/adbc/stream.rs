@@ -20,15 +20,15 @@ use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock};
 
 /// As a stream of Arrow's has it.
-type Given = std::result::Result<RecordBatch, ArrowError>;
+type Batched = std::result::Result<RecordBatch, ArrowError>;
 
 /// The rows of a source, as a stream that a driver is given.
 pub struct OfSource(pub Cursor);
 
 impl Iterator for OfSource {
-    type Item = Given;
+    type Item = Batched;
 
-    fn next(&mut self) -> Option<Given> {
+    fn next(&mut self) -> Option<Batched> {
         self.0.next().map(|item| Ok(item.batch().clone()))
     }
 }
@@ -153,7 +153,7 @@ impl Counting for Arriving {
             let ask = Ask::Count(self.rows, checks.clone());
             self.caller.ask("the next batch", ask, clock)?;
         }
-        let Answer::Counted(counted, checked) = ready!(self.caller.poll_told(cx, clock))? else {
+        let Answer::Counted(counted, checked) = ready!(self.caller.poll_answer(cx, clock))? else {
             let line = "the driver's thread answered something else";
             return Poll::Ready(Err(Error::new(Kind::Internal, line)));
         };
@@ -179,9 +179,9 @@ struct Handed {
 }
 
 impl Iterator for Handed {
-    type Item = Given;
+    type Item = Batched;
 
-    fn next(&mut self) -> Option<Given> {
+    fn next(&mut self) -> Option<Batched> {
         match self.batches.recv() {
             Ok(batch) => Some(Ok(batch)),
             Err(_) if self.whole.load(Ordering::Acquire) => None,

@@ -386,7 +386,7 @@ pub async fn set_up(
 }
 
 /// Of a trial without set-up: is everything there?
-pub async fn must_be_there(session: &Driver, layout: &Layout) -> Result<()> {
+pub async fn require_table(session: &Driver, layout: &Layout) -> Result<()> {
     let (keyspace, table) = (&layout.keyspace, &layout.table.name);
     let missing = match has_table(session, keyspace, table).await? {
         true => return Ok(()),

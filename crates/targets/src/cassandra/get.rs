@@ -31,8 +31,8 @@ use super::types::{encode, read_column, Cells, Null};
 use super::verify::{totals, unjudged};
 use super::Cluster;
 use crate::read::{
-    compare, digest_of, distinct, same_types, schema, Checks, Partition, Rows, Split, Summed,
-    There, OWN_TABLE,
+    compare, digest_of, distinct, same_types, schema, Baseline, Checks, Partition, Rows, Split,
+    Summed, OWN_TABLE,
 };
 use crate::{each, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::cql::{push, Form};
@@ -74,7 +74,7 @@ pub struct Plan {
     summed: Arc<Summed>,
     /// Rows are digested one by one.
     digest: bool,
-    totals: Option<There>,
+    totals: Option<Baseline>,
 }
 
 impl Readable {
@@ -413,11 +413,11 @@ struct Asking {
 }
 
 type Answer = std::result::Result<(QueryResult, PagingStateResponse), ExecutionError>;
-type Asked = Pin<Box<dyn Future<Output = Answer>>>;
+type NextPage = Pin<Box<dyn Future<Output = Answer>>>;
 
 impl Asking {
     /// Asks for a page of a piece, of the node that has it, where that is up.
-    fn ask(self: &Arc<Self>, piece: Piece, from: PagingState) -> Asked {
+    fn ask(self: &Arc<Self>, piece: Piece, from: PagingState) -> NextPage {
         let asking = self.clone();
         Box::pin(async move {
             let Self {
@@ -449,7 +449,7 @@ struct Pages {
     asking: Arc<Asking>,
     /// The first is being read.
     pieces: VecDeque<Piece>,
-    asked: Option<Asked>,
+    asked: Option<NextPage>,
     begun: bool,
     /// A page that has come.
     page: Option<QueryResult>,

@@ -188,7 +188,7 @@ impl Cassandra {
         let place = self.place.address();
         match self.options.common.setup && self.spec.leads() {
             true => dialect::set_up(&driver, &place, &layout, self.options.replication).await?,
-            false => dialect::must_be_there(&driver, &layout).await?,
+            false => dialect::require_table(&driver, &layout).await?,
         }
         let contact = Contact {
             driver: Arc::new(driver),

@@ -12,7 +12,7 @@ use crate::read::Reading;
 pub use crate::upsert::StatementKind;
 use crate::upsert::{Common, Form, Login, Place};
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
+use venturi_base::option_reader::OptionReader;
 
 pub const URL: Form = Form {
     scheme: "cassandra",
@@ -131,7 +131,7 @@ impl Default for Options {
 
 impl Options {
     pub fn parse(options: &BTreeMap<String, Value>) -> Result<Self> {
-        let mut given = Given::new("cassandra", options);
+        let mut given = OptionReader::new("cassandra", options);
         let parsed = Self {
             common: given.take()?,
             login: given.take()?,

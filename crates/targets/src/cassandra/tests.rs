@@ -24,7 +24,7 @@ use super::dialect::{piece, pieces, Layout, Piece, Replication};
 use super::errors::{one_line, server_error, Written};
 use super::options::{check_name, parse_url, Options};
 use super::types::{cql_type, encode, literal, read_column, Cells, Null};
-use super::upsert::whole_batch;
+use super::upsert::batch_statement;
 use super::verify::{integer, threshold_bytes};
 use super::Cassandra;
 use venturi_base::data::upsert::Table;
@@ -200,7 +200,7 @@ fn the_driver_takes_rows_as_they_are_made() {
 
 #[test]
 fn a_batch_as_one_statement() {
-    let text = |kind| whole_batch(kind, ["a", "b"].iter());
+    let text = |kind| batch_statement(kind, ["a", "b"].iter());
     for (kind, word) in [
         (BatchType::Counter, "COUNTER "),
         (BatchType::Unlogged, "UNLOGGED "),

@@ -63,7 +63,7 @@ pub struct Shape {
 
 impl Shape {
     /// Whether the server applies all of it or nothing where replicas are missing.
-    fn is_whole(&self, rows: usize) -> bool {
+    fn is_atomic(&self, rows: usize) -> bool {
         match self.batch {
             None | Some(BatchType::Logged) => true,
             Some(_) => rows < 2,
@@ -72,7 +72,7 @@ impl Shape {
 }
 
 /// As many times the same statement, as one.
-pub fn whole_batch<S: AsRef<str>>(kind: BatchType, rows: impl Iterator<Item = S>) -> String {
+pub fn batch_statement<S: AsRef<str>>(kind: BatchType, rows: impl Iterator<Item = S>) -> String {
     let mut text = match kind {
         BatchType::Counter => "BEGIN COUNTER BATCH ",
         BatchType::Unlogged => "BEGIN UNLOGGED BATCH ",
@@ -138,7 +138,7 @@ impl upsert::Builder for Builder {
                         Body::Batch(Batch::new_with_statements(kind, texts.collect()))
                     }
                     (Some(kind), BatchForm::Statement) => {
-                        Body::Text(whole_batch(kind, texts.iter()))
+                        Body::Text(batch_statement(kind, texts.iter()))
                     }
                     (None, _) => Body::Text(texts.concat()),
                 }
@@ -267,7 +267,7 @@ impl Stream {
         };
         let written = Written {
             rows: call.rows,
-            whole: self.shape.is_whole(statement.rows),
+            whole: self.shape.is_atomic(statement.rows),
         };
         let refused = errors::execution_error(&self.place, &error, written);
         match is_too_large(&error) {
@@ -447,7 +447,7 @@ impl Cassandra {
         let statement = self.options.statement;
         let whole = match (batch, form, statement) {
             (Some(kind), BatchForm::Statement, StatementKind::Prepared) => {
-                prepare_whole(contact, &batches, kind, &text).await?
+                prepare_batches(contact, &batches, kind, &text).await?
             }
             _ => HashMap::new(),
         };
@@ -489,7 +489,7 @@ impl Cassandra {
 }
 
 /// One statement for each number of rows: all batches have the same but a file's last one.
-async fn prepare_whole(
+async fn prepare_batches(
     contact: &Contact,
     batches: &Batches,
     kind: BatchType,
@@ -511,7 +511,7 @@ async fn prepare_whole(
         if whole.contains_key(&rows) {
             continue;
         }
-        let text = whole_batch(kind, std::iter::repeat_n(row, rows));
+        let text = batch_statement(kind, std::iter::repeat_n(row, rows));
         let prepared = prepare(contact, &text).await.map_err(|mut error| {
             if error.message.contains("allowed maximum") {
                 error.message += ": take fewer --rows-per-batch, --batch-form message, \

@@ -17,7 +17,7 @@ use scylla::statement::{Consistency, Statement};
 use super::connect::query_one;
 use super::dialect::{pieces, Layout};
 use super::errors;
-use crate::read::{wrapped, Summed, There};
+use crate::read::{wrapped, Baseline, Summed};
 use crate::upsert::Found;
 use crate::{Sums, Verification};
 use venturi_base::error::{Error, Kind, Result};
@@ -192,7 +192,7 @@ pub async fn totals(
     ranges: bool,
     summed: Option<&Summed>,
     consistency: Consistency,
-) -> Result<There> {
+) -> Result<Baseline> {
     let prepared = driver
         .prepare(Statement::new(text).with_page_size(PAGE))
         .await;
@@ -200,10 +200,12 @@ pub async fn totals(
     prepared.set_is_idempotent(true);
     prepared.set_consistency(consistency);
     let found = match summed {
-        None => scan(driver, &prepared, ranges, 0).await.map(|found| There {
-            rows: found.keys,
-            ..There::default()
-        }),
+        None => scan(driver, &prepared, ranges, 0)
+            .await
+            .map(|found| Baseline {
+                rows: found.keys,
+                ..Baseline::default()
+            }),
         Some(summed) => sums(driver, &prepared, ranges, summed.columns.len()).await,
     };
     found.map_err(|failed| {
@@ -221,9 +223,9 @@ async fn sums(
     prepared: &PreparedStatement,
     ranges: bool,
     width: usize,
-) -> std::result::Result<There, Failed> {
+) -> std::result::Result<Baseline, Failed> {
     let read = |bound| range_sums(driver, prepared, bound, width);
-    over_ranges(ranges, There::default(), read, |all, part: There| {
+    over_ranges(ranges, Baseline::default(), read, |all, part: Baseline| {
         all.rows += part.rows;
         for (sum, more) in all.sums.iter_mut().zip(part.sums) {
             *sum = wrapped(*sum + more);
@@ -238,7 +240,7 @@ async fn range_sums(
     prepared: &PreparedStatement,
     bound: Vec<i64>,
     width: usize,
-) -> std::result::Result<There, Failed> {
+) -> std::result::Result<Baseline, Failed> {
     let start = PagingState::start();
     let answer = driver.execute_single_page(prepared, &bound, start).await;
     let (answer, _) = answer.map_err(Failed::Driver)?;
@@ -260,7 +262,7 @@ async fn range_sums(
     for (sum, value) in sums.iter_mut().zip(values) {
         *sum = wrapped(value);
     }
-    Ok(There {
+    Ok(Baseline {
         rows,
         sums,
         checksum: None,

@@ -149,7 +149,7 @@ impl Channel {
                 }
             }
             if let Some(event) = event {
-                return Poll::Ready(self.known(event));
+                return Poll::Ready(self.map_ring(event));
             }
             if tells.is_some() {
                 continue;
@@ -178,7 +178,7 @@ impl Channel {
     }
 
     /// The server's first words bring the ring, where one is wanted.
-    fn known(&mut self, event: Event) -> Result<Event> {
+    fn map_ring(&mut self, event: Event) -> Result<Event> {
         if let Wanted::Ring { asked, file } = &mut self.wanted {
             match &event {
                 Event::Hello(text) => {
@@ -231,7 +231,7 @@ pub fn no_ring() -> Error {
 }
 
 /// An error that the server has told.
-pub fn told(text: &str) -> Error {
+pub fn server_error(text: &str) -> Error {
     let text = text.trim();
     let short = beginning(text, 2000);
     match text.starts_with("authentication failed") {

@@ -36,7 +36,7 @@ use venturi_base::limit;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::net::tls::in_the_clear;
 use venturi_base::spec::{Data, Operation, TrialSpec, Values, Verify};
-use verify::Told;
+use verify::Reported;
 
 const SOFTWARE: &str = concat!("venturi ", env!("CARGO_PKG_VERSION"));
 
@@ -57,7 +57,7 @@ pub struct Charrow {
     leaving: Arc<AtomicBool>,
     /// The questions that the server answers.
     asks: BTreeSet<String>,
-    account: Mutex<Option<Told>>,
+    account: Mutex<Option<Reported>>,
     observation: Observation,
     /// Of the whole query, as the partitions are told.
     query_rows: Arc<QueryRows>,

@@ -11,10 +11,10 @@ use venturi_base::codec::charrow::ring;
 use venturi_base::codec::charrow::{DEFAULT_PORT, EXTENDED, LARGEST_BLOCK, MOST_ENCODERS, PLAIN};
 use venturi_base::codec::ipc::Compression;
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
 use venturi_base::meter::clock::Stage;
 use venturi_base::meter::handicap::Handicap;
 use venturi_base::net::url::{self, unescape};
+use venturi_base::option_reader::OptionReader;
 use venturi_base::spec::Verify;
 
 /// Threads of a decoder pool.
@@ -111,7 +111,7 @@ pub struct Options {
 
 impl Options {
     pub fn parse(options: &BTreeMap<String, Value>) -> Result<Self> {
-        let parsed: Self = Given::new("charrow", options).rest()?;
+        let parsed: Self = OptionReader::new("charrow", options).rest()?;
         parsed.encoders()?;
         let compressed = parsed.compression()? != Compression::None;
         if parsed.minor()? == PLAIN && (compressed || parsed.checksum) {

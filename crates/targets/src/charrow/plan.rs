@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::channel::{no_ring, told, Channel};
+use super::channel::{no_ring, server_error, Channel};
 use super::options::{parse_url, Options};
 use super::{values_name, Charrow};
 use crate::flight::Address;
@@ -276,7 +276,7 @@ impl Charrow {
             loop {
                 match channel.event().await? {
                     Event::End => return Ok(()),
-                    Event::Error(text) => return Err(told(&text)),
+                    Event::Error(text) => return Err(server_error(&text)),
                     _ => {}
                 }
             }
@@ -307,7 +307,7 @@ async fn greeting(channel: &mut Channel, minor: i64, trial: &str) -> Greeting {
     let first = match event {
         Ok(Event::Hello(text)) if minor == EXTENDED => FirstMessage::Hello(pairs_by_key(&text)),
         Ok(Event::Schema(_)) if after_query => FirstMessage::Schema,
-        Ok(Event::Error(text)) => FirstMessage::Error(told(&text)),
+        Ok(Event::Error(text)) => FirstMessage::Error(server_error(&text)),
         Ok(_) => FirstMessage::Error(Error::protocol(
             "the server answers a handshake by something else",
         )),
@@ -364,7 +364,7 @@ async fn round_trip(channel: &mut Channel) -> Result<u64> {
 pub async fn hello(channel: &mut Channel) -> Result<BTreeMap<String, String>> {
     match channel.event().await? {
         Event::Hello(text) => Ok(pairs_by_key(&text)),
-        Event::Error(text) => Err(told(&text)),
+        Event::Error(text) => Err(server_error(&text)),
         _ => Err(Error::protocol(
             "the server's first message is not its Hello",
         )),
@@ -379,7 +379,7 @@ pub async fn ask(channel: &mut Channel, name: &str, payload: &str) -> Result<Vec
     });
     match channel.event().await? {
         Event::Answer(bytes) => Ok(bytes),
-        Event::Error(text) => Err(told(&text)),
+        Event::Error(text) => Err(server_error(&text)),
         _ => Err(Error::protocol(format!(
             "the server answers the question {name:?} by something else than Answer"
         ))),
@@ -392,10 +392,10 @@ pub fn ask_once<'a>(
     options: &'a BTreeMap<String, Value>,
     name: &'a str,
 ) -> LocalFuture<'a, Answer> {
-    Box::pin(asked_once(url, options, name))
+    Box::pin(ask_in_time(url, options, name))
 }
 
-async fn asked_once(url: &str, options: &BTreeMap<String, Value>, name: &str) -> Answer {
+async fn ask_in_time(url: &str, options: &BTreeMap<String, Value>, name: &str) -> Answer {
     const PATIENCE: Duration = Duration::from_secs(10);
     let place = parse_url(url)?;
     let options = Options::parse(options)?;

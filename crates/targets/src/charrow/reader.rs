@@ -8,7 +8,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use super::channel::{told, Channel};
+use super::channel::{server_error, Channel};
 use super::options::{parse_url, Options, Place};
 use super::plan::asks;
 use venturi_base::codec::charrow::handshake::{pairs_by_key, Parameters, Request, LEAVE};
@@ -143,7 +143,7 @@ impl Reader {
                 self.ended = true;
                 Ok(None)
             }
-            Event::Error(text) => Err(told(&text)),
+            Event::Error(text) => Err(server_error(&text)),
             Event::Schema(_) => Err(Error::protocol("the server sent a second schema")),
             Event::Hello(_) | Event::Answer(_) => Ok(None),
         }
@@ -270,7 +270,7 @@ async fn attempt(
                 return Ok((channel, decoder, hello));
             }
             Event::Error(text) => {
-                let error = told(&text);
+                let error = server_error(&text);
                 return Err(match greeted || error.kind == Kind::Auth {
                     true => Refused::Query(error),
                     false => Refused::Handshake(error),

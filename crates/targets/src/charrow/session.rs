@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::channel::{told, Channel};
+use super::channel::{server_error, Channel};
 use super::pool::{Decoded, Inbox, Lent, Pool, Rules, Unpacker};
 use crate::{Moved, Session, Tally};
 use venturi_base::codec::charrow::handshake::Request;
@@ -49,7 +49,7 @@ impl QueryRows {
         *known = Some(known.map_or(rows, |known| known.max(rows)));
     }
 
-    pub fn told(&self) -> Option<u64> {
+    pub fn rows(&self) -> Option<u64> {
         *self.0.lock()
     }
 }
@@ -171,7 +171,7 @@ impl Partition {
             }
             Event::End => self.end(),
             Event::Error(_) if self.has_left() => self.end(),
-            Event::Error(text) => return Err(told(&text)),
+            Event::Error(text) => return Err(server_error(&text)),
             Event::Statistics(text) => {
                 let told = Statistics::parse(&text)?;
                 self.ending.query_rows.hear(told.query.dealt.rows);

@@ -22,7 +22,7 @@ struct Sent {
 
 /// The answer to `account`.
 #[derive(Debug, Clone, Default)]
-pub struct Told {
+pub struct Reported {
     sent: Option<Sent>,
     /// With times and CPU, as a reference server's.
     pub whole: Option<Account>,
@@ -30,7 +30,7 @@ pub struct Told {
     why: Option<String>,
 }
 
-impl Told {
+impl Reported {
     fn parse(bytes: &[u8]) -> Result<Self> {
         let sent: Sent = reference::account(bytes)?;
         if let Some(checksum) = &sent.checksum {
@@ -50,9 +50,9 @@ impl Told {
 
 impl Charrow {
     /// The server's account of this trial; asked for once. A server may refuse any question.
-    pub(super) async fn told(&self) -> Result<Told> {
+    pub(super) async fn account(&self) -> Result<Reported> {
         if !self.asks.contains("account") {
-            return Ok(Told::default());
+            return Ok(Reported::default());
         }
         if let Some(told) = self.account.lock().clone() {
             return Ok(told);
@@ -62,10 +62,10 @@ impl Charrow {
             .within("asking the server for its account of the trial", asking)
             .await
         {
-            Ok(bytes) => Told::parse(&bytes)?,
-            Err(error) if error.kind == Kind::Server => Told {
+            Ok(bytes) => Reported::parse(&bytes)?,
+            Err(error) if error.kind == Kind::Server => Reported {
                 why: Some(error.message),
-                ..Told::default()
+                ..Reported::default()
             },
             Err(error) => return Err(error),
         };
@@ -83,7 +83,7 @@ impl Charrow {
         if self.spec.verify == Verify::None {
             return Ok(found);
         }
-        let Told { sent, why, .. } = self.told().await?;
+        let Reported { sent, why, .. } = self.account().await?;
         let fixed = self.spec.duration_ns.is_none();
         // A server that cannot be asked to stop goes on sending to connections that have left.
         let left = self.leaving.load(Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl Charrow {
             ("the server", sent.as_ref().map(|sent| sent.rows)),
             (
                 "the server's statistics",
-                self.query_rows.told().filter(|_| !left),
+                self.query_rows.rows().filter(|_| !left),
             ),
             ("the query", self.planned_rows().filter(|_| fixed)),
         ]
@@ -159,7 +159,7 @@ impl Reference for Charrow {
     }
 
     async fn ask_account(&self) -> Result<Option<Account>> {
-        Ok(self.told().await?.whole)
+        Ok(self.account().await?.whole)
     }
 
     /// A server may refuse any question.

@@ -125,7 +125,7 @@ impl Feed {
                 left => cut(left),
             },
             Self::File(buffered, reader, rows_per_batch) => {
-                let bytes = std::mem::take(buffered).whole();
+                let bytes = std::mem::take(buffered).into_bytes();
                 if bytes.is_empty() {
                     return Ok(());
                 }
@@ -216,7 +216,7 @@ impl Buffered {
         Ok(&mut self.bytes[self.to..])
     }
 
-    fn whole(mut self) -> Bytes {
+    fn into_bytes(mut self) -> Bytes {
         self.bytes.truncate(self.to);
         Bytes::from(self.bytes)
     }

@@ -8,7 +8,7 @@ use std::task::{ready, Context, Poll};
 use arrow_array::RecordBatch;
 
 use super::feed::Feed;
-use super::server::{said, said_at_end, Server};
+use super::server::{exception_at_end, parse_exception, Server};
 use crate::read::{wrapped, Summed};
 use crate::{Moved, Session, Tally};
 use venturi_base::codec::coding::{Coding, Unpacker};
@@ -130,7 +130,7 @@ impl Get {
             self.server.authority(),
             self.tally.rows
         );
-        match said(&text) {
+        match parse_exception(&text) {
             Some(said) if matches!(error.kind, Kind::Protocol | Kind::Lost | Kind::Memory) => {
                 said.context(place)
             }
@@ -158,7 +158,7 @@ impl Get {
                 self.broken = Some((error, behind + got));
                 return Poll::Ready(Ok(true));
             }
-            return Poll::Ready(Err(said_at_end(&self.tail).unwrap_or(error)));
+            return Poll::Ready(Err(exception_at_end(&self.tail).unwrap_or(error)));
         }
         if let Some(unpack) = &mut self.unpack {
             if let Some(room) = unpack.room() {
@@ -271,7 +271,7 @@ impl Get {
                         clock.wait(Stage::AwaitInput);
                     }
                     if !ready!(read)? {
-                        if let Some(error) = said_at_end(&self.tail) {
+                        if let Some(error) = exception_at_end(&self.tail) {
                             return Poll::Ready(Err(error));
                         }
                         self.feed.end()?;

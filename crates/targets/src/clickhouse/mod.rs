@@ -13,7 +13,7 @@ mod tables;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::read::{compare, compare_sums, own_table, total, wrapped, Summed, There};
+use crate::read::{compare, compare_sums, own_table, total, wrapped, Baseline, Summed};
 use crate::systems::System;
 use crate::{each, planned, Identity, LocalFuture, Session, Sums, Tally, Target, Verification};
 use venturi_base::codec::clickhouse::Column;
@@ -152,7 +152,7 @@ impl ClickHouse {
     async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
         let plan = self.planned()?;
         if self.spec.operation == Operation::Get {
-            let there = plan.there.map(|(rows, sums)| There {
+            let there = plan.there.map(|(rows, sums)| Baseline {
                 rows,
                 sums,
                 checksum: None,

@@ -9,9 +9,9 @@ use crate::read::Reading;
 use crate::upsert::{Form, Login, Place};
 use venturi_base::codec::ipc::Compression;
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
 use venturi_base::http1::{Tls, Web};
 use venturi_base::net::tls::tls_advice;
+use venturi_base::option_reader::OptionReader;
 
 pub const URL: Form = Form {
     scheme: "clickhouse",
@@ -83,7 +83,7 @@ impl Default for Options {
 
 impl Options {
     pub fn parse(options: &BTreeMap<String, Value>) -> Result<Self> {
-        let mut given = Given::new("clickhouse", options);
+        let mut given = OptionReader::new("clickhouse", options);
         let (login, reading) = (given.take()?, given.take()?);
         let parsed = Self {
             login,

@@ -201,8 +201,8 @@ pub async fn insert(
     if head.status != 200 {
         return Err(server.refusal(client, &head).await);
     }
-    let answer = client.whole(MOST_ANSWER).await?;
-    match super::server::said(&String::from_utf8_lossy(&answer)) {
+    let answer = client.read_rest(MOST_ANSWER).await?;
+    match super::server::parse_exception(&String::from_utf8_lossy(&answer)) {
         Some(error) => Err(error.context(server.authority())),
         None => Ok(()),
     }

@@ -122,7 +122,7 @@ impl Server {
 
     /// The answer to the first question, as text.
     pub async fn ask_first(&self, client: &mut Client, statement: &str) -> Result<String> {
-        let asked = limit::within(self.timeout, self.asked(client, statement)).await;
+        let asked = limit::within(self.timeout, self.post(client, statement)).await;
         asked.unwrap_or_else(|over| {
             Err(Error::new(
                 Kind::Timeout,
@@ -138,10 +138,10 @@ impl Server {
     /// What a statement answers, as text.
     pub async fn ask(&self, client: &mut Client, statement: &str) -> Result<String> {
         let what = format!("{}: {}", self.authority(), shortened(statement));
-        limit::patient(what, self.asked(client, statement)).await
+        limit::patient(what, self.post(client, statement)).await
     }
 
-    async fn asked(&self, client: &mut Client, statement: &str) -> Result<String> {
+    async fn post(&self, client: &mut Client, statement: &str) -> Result<String> {
         let (path, headers) = (self.path(&[]), self.headers());
         let call = client.call("POST", &path, &headers, statement.as_bytes(), MOST_ANSWER);
         let (head, body) = call.await?;
@@ -155,7 +155,7 @@ impl Server {
 
     /// The rest of a refusal, as an error.
     pub async fn refusal(&self, client: &mut Client, head: &Head) -> Error {
-        match client.whole(MOST_REFUSAL).await {
+        match client.read_rest(MOST_REFUSAL).await {
             Ok(body) => self.refused(head, &body),
             Err(error) => error,
         }
@@ -164,7 +164,7 @@ impl Server {
     fn refused(&self, head: &Head, body: &[u8]) -> Error {
         let text = String::from_utf8_lossy(body);
         let code = head.get("x-clickhouse-exception-code").map(str::to_owned);
-        match said(&text) {
+        match parse_exception(&text) {
             Some(error) => error.context(self.authority()),
             None => {
                 let kind = match head.status {
@@ -184,7 +184,7 @@ impl Server {
 }
 
 /// The exception in a text, if it is one: `Code: 60. DB::Exception: ...`. The last one counts.
-pub fn said(text: &str) -> Option<Error> {
+pub fn parse_exception(text: &str) -> Option<Error> {
     let start = text.rfind("Code: ")?;
     let exception = &text[start..];
     let digits = exception["Code: ".len()..]
@@ -212,14 +212,14 @@ pub fn said(text: &str) -> Option<Error> {
 }
 
 /// The same, of the last bytes of a body.
-pub fn said_at_end(tail: &[u8]) -> Option<Error> {
+pub fn exception_at_end(tail: &[u8]) -> Option<Error> {
     // Longer ones are shortened when they are shown.
     let text = String::from_utf8_lossy(tail);
     let trimmed = text.trim_end();
     let framed = trimmed.ends_with("__exception__");
     // A text in a table may look like one, but does not end the answer so.
     let ends = framed || trimmed.ends_with([')', '.']) || trimmed.ends_with("DB::Exception");
-    said(trimmed).filter(|_| ends && text.ends_with('\n') || framed)
+    parse_exception(trimmed).filter(|_| ends && text.ends_with('\n') || framed)
 }
 
 fn one_line(text: &str) -> String {
@@ -269,17 +269,17 @@ mod tests {
     #[test]
     fn exceptions_are_one_line() {
         let old = "Code: 60, e.displayText() = DB::Exception: Table default.x doesn't exist., e.what() = DB::Exception\n";
-        let error = said(old).unwrap();
+        let error = parse_exception(old).unwrap();
         assert_eq!(error.code.as_deref(), Some("60"));
         assert_eq!(
             error.message,
             "Code: 60, DB::Exception: Table default.x doesn't exist.; is it in another database?"
         );
         let new = "Code: 516. DB::Exception: default: Authentication failed:\n password is\twrong. (AUTHENTICATION_FAILED) (version 26.9.1)\n";
-        assert_eq!(said(new).unwrap().kind, Kind::Auth);
-        assert_eq!(said("Code: red"), None);
+        assert_eq!(parse_exception(new).unwrap().kind, Kind::Auth);
+        assert_eq!(parse_exception("Code: red"), None);
         assert!(
-            said(&format!("Code: 1. DB::Exception: {}", "x".repeat(9999)))
+            parse_exception(&format!("Code: 1. DB::Exception: {}", "x".repeat(9999)))
                 .unwrap()
                 .message
                 .len()
@@ -296,15 +296,15 @@ mod tests {
             "__exception__\r\nabc\r\nCode: 241. DB::Exception: Memory limit (version 25.11)\r\n93 abc\r\n__exception__\r\n",
         ] {
             let tail = [&rows[..], text.as_bytes()].concat();
-            let error = said_at_end(&tail).unwrap();
+            let error = exception_at_end(&tail).unwrap();
             assert_eq!(error.code.as_deref(), Some("241"));
             assert!(!error.message.contains("__exception__"), "{error}");
         }
         assert_eq!(
-            said_at_end(b"rows that say Code: 7. DB::Exception: once, and go on"),
+            exception_at_end(b"rows that say Code: 7. DB::Exception: once, and go on"),
             None
         );
-        assert_eq!(said_at_end(rows), None);
+        assert_eq!(exception_at_end(rows), None);
     }
 
     #[test]

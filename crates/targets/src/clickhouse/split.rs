@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_ones() {
+    fn one_statement_each() {
         assert_eq!(
             statements(&table(), &Shares::Hash("k".into()), 1),
             [Some("SELECT * FROM `d`.`t`".to_owned())]

@@ -32,7 +32,7 @@ impl Rows {
         };
         match state {
             SUCCESS => Ok(rows),
-            _ => Err(rows.said().unwrap_or_default()),
+            _ => Err(rows.error().unwrap_or_default()),
         }
     }
 
@@ -40,7 +40,7 @@ impl Rows {
         &self.link.database.api.f
     }
 
-    fn said(&mut self) -> Option<String> {
+    fn error(&mut self) -> Option<String> {
         // SAFETY: the result is ours; the text is copied.
         let said = unsafe { (self.link.database.api.f.result_error)(&mut self.raw) };
         (!said.is_null()).then(|| text(said))
@@ -67,7 +67,7 @@ impl Rows {
         // SAFETY: the result is ours, and takes a copy of its words; the chunk is destroyed with its owner.
         let handle = unsafe { (self.f().fetch_chunk)(self.raw) };
         if handle.is_null() {
-            return match self.said().filter(|said| !said.is_empty()) {
+            return match self.error().filter(|said| !said.is_empty()) {
                 Some(said) => Err(said),
                 None => Ok(None),
             };
@@ -228,13 +228,15 @@ impl<'a> Vector<'a> {
     /// # Safety
     /// The vector is flat, has so many values, and lives as long as 'a.
     unsafe fn new(f: &'a Functions, handle: Handle, rows: usize) -> Self {
-        Self {
-            f,
-            handle,
-            data: (f.vector_get_data)(handle).cast_const().cast(),
-            mask: (f.vector_get_validity)(handle).cast_const(),
-            rows,
-            chunk: PhantomData,
+        unsafe {
+            Self {
+                f,
+                handle,
+                data: (f.vector_get_data)(handle).cast_const().cast(),
+                mask: (f.vector_get_validity)(handle).cast_const(),
+                rows,
+                chunk: PhantomData,
+            }
         }
     }
 
@@ -252,7 +254,7 @@ impl<'a> Vector<'a> {
     }
 
     /// Which of the rows are there; `None`: all.
-    pub fn there(&self, from: usize, to: usize) -> Option<NullBuffer> {
+    pub fn validity(&self, from: usize, to: usize) -> Option<NullBuffer> {
         assert!(from <= to && to <= self.rows, "rows of a vector");
         if self.mask.is_null() {
             return None;

@@ -33,7 +33,7 @@ impl Reads for DuckDb {
     }
 
     async fn columns(&self, connection: &mut Connection, select: &str) -> Result<Vec<Column>> {
-        let mut none = self.said(connection.query(&format!("{select} LIMIT 0")))?;
+        let mut none = self.check(connection.query(&format!("{select} LIMIT 0")))?;
         let columns = none.columns().into_iter();
         let column = |(name, kind)| Ok(vectors::column(name, &kind)?.1);
         columns.map(column).collect()
@@ -58,7 +58,7 @@ impl Reads for DuckDb {
         let fields = table.schema.fields().iter();
         let names: Vec<&str> = fields.map(|field| field.name().as_str()).collect();
         let insert = format!("INSERT INTO {} FROM rows", DUCKDB.quoted(&table.name));
-        self.said(connection.run_text("BEGIN"))?;
+        self.check(connection.run_text("BEGIN"))?;
         let mut appender = None;
         while let Some(item) = rows.next() {
             halt::check()?;
@@ -66,12 +66,12 @@ impl Reads for DuckDb {
             let kinds: Vec<_> = columns.iter().map(|column| column.kind).collect();
             let appender = match &mut appender {
                 Some(appender) => appender,
-                none => none.insert(self.said(connection.appender(&insert, &names, &kinds))?),
+                none => none.insert(self.check(connection.appender(&insert, &names, &kinds))?),
             };
-            self.said(appender.append(&columns, item.batch().num_rows()))?;
+            self.check(appender.append(&columns, item.batch().num_rows()))?;
         }
         drop(appender);
-        self.said(connection.run_text("COMMIT"))
+        self.check(connection.run_text("COMMIT"))
     }
 
     async fn rows(
@@ -80,7 +80,7 @@ impl Reads for DuckDb {
         mut connection: Connection,
         question: Question,
     ) -> Result<Stream> {
-        let prepared = self.said(connection.prepare(&question.statement))?;
+        let prepared = self.check(connection.prepare(&question.statement))?;
         Ok(Stream {
             watch: Watch::over(&connection),
             chunk: None,
@@ -119,7 +119,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    fn said<T>(&self, answer: std::result::Result<T, String>) -> Result<T> {
+    fn check<T>(&self, answer: std::result::Result<T, String>) -> Result<T> {
         answer.map_err(|said| interrupted(&self.path, &said))
     }
 
@@ -127,7 +127,7 @@ impl Stream {
     fn begin(&mut self, prepared: &mut Prepared) -> Result<Fetched> {
         self.watch.begin();
         let fetched = self.connection.stream(prepared);
-        let mut fetched = self.said(fetched)?;
+        let mut fetched = self.check(fetched)?;
         let mut types = Vec::new();
         for (name, kind) in fetched.columns() {
             let (form, column) = vectors::column(name, &kind)?;
@@ -158,7 +158,7 @@ impl Stream {
         };
         let fetched = fetched.fetch();
         self.at = 0;
-        self.chunk = self.said(fetched)?;
+        self.chunk = self.check(fetched)?;
         self.over = self.chunk.is_none();
         Ok(!self.over)
     }

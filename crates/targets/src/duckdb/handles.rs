@@ -12,7 +12,7 @@ use super::types::{Column, Data};
 /// What DuckDB says instead of an answer: `Constraint Error: Duplicate key ...`.
 pub type Refusal = String;
 
-pub(super) type Answer<T> = std::result::Result<T, Refusal>;
+pub(super) type Answer<T> = Result<T, Refusal>;
 
 fn zero_ended(text: &str) -> Answer<CString> {
     CString::new(text).map_err(|_| "Invalid Input Error: a zero byte".to_owned())
@@ -158,13 +158,15 @@ impl Connection {
     /// # Safety
     /// `result` was filled in by the call that returned `state`, and is not used again.
     unsafe fn finish(&self, state: i32, mut result: RawResult) -> Answer<()> {
-        let f = self.f();
-        let done = match state {
-            SUCCESS => Ok(()),
-            _ => Err(text((f.result_error)(&mut result))),
-        };
-        (f.destroy_result)(&mut result);
-        done
+        unsafe {
+            let f = self.f();
+            let done = match state {
+                SUCCESS => Ok(()),
+                _ => Err(text((f.result_error)(&mut result))),
+            };
+            (f.destroy_result)(&mut result);
+            done
+        }
     }
 
     pub fn prepare(&mut self, sql: &str) -> Answer<Prepared> {
@@ -239,7 +241,7 @@ impl Connection {
             };
             match state {
                 SUCCESS => Ok(appender),
-                _ => Err(appender.said()),
+                _ => Err(appender.refusal()),
             }
         }
     }
@@ -336,7 +338,7 @@ impl Appender {
         &self.link.database.api.f
     }
 
-    fn said(&self) -> Refusal {
+    fn refusal(&self) -> Refusal {
         // SAFETY: the library takes a null handle, too.
         text(unsafe { (self.f().appender_error)(self.handle) })
     }
@@ -361,7 +363,7 @@ impl Appender {
         // SAFETY: the handle is valid.
         match unsafe { (self.f().appender_flush)(self.handle) } {
             SUCCESS => Ok(()),
-            _ => Err(self.said()),
+            _ => Err(self.refusal()),
         }
     }
 
@@ -402,7 +404,7 @@ impl Appender {
         };
         match state {
             SUCCESS => Ok(()),
-            _ => Err(self.said()),
+            _ => Err(self.refusal()),
         }
     }
 }

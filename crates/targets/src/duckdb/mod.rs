@@ -31,7 +31,7 @@ use api::Api;
 use dialect::DUCKDB;
 use handles::{Connection, Refusal};
 use options::Options;
-use upsert::{told, Call, Ready, Rows, Way};
+use upsert::{describe, Call, Ready, Rows, Way};
 use watch::{interrupted, Watch};
 
 pub struct DuckDb {
@@ -82,8 +82,8 @@ impl DuckDb {
         })
     }
 
-    fn said<T>(&self, answer: std::result::Result<T, Refusal>) -> Result<T> {
-        answer.map_err(|said| told(&self.path, &said))
+    fn check<T>(&self, answer: std::result::Result<T, Refusal>) -> Result<T> {
+        answer.map_err(|said| describe(&self.path, &said))
     }
 
     fn opened(&self) -> Result<&Opened> {
@@ -105,7 +105,7 @@ impl DuckDb {
         }
         let opened = Opened {
             version: api.version.to_string(),
-            database: self.said(handles::Database::open(
+            database: self.check(handles::Database::open(
                 &api,
                 &self.path.to_string_lossy(),
                 self.writes,
@@ -130,7 +130,7 @@ impl Database for DuckDb {
     }
 
     async fn connect(&self, _: &TrialSpec, _: Purpose) -> Result<Connection> {
-        self.said(self.opened()?.database.connect())
+        self.check(self.opened()?.database.connect())
     }
 
     async fn identify(&self, _: &TrialSpec, _: &mut Connection) -> Result<Identity> {
@@ -145,7 +145,7 @@ impl Database for DuckDb {
     }
 
     async fn run(&self, connection: &mut Connection, sql: &str) -> Result<()> {
-        self.said(connection.run_text(sql))
+        self.check(connection.run_text(sql))
     }
 
     async fn ask_all(
@@ -209,7 +209,7 @@ impl Upserts for DuckDb {
         let (built, rows) = (work.builder(), spec.rows_per_batch);
         let ready = Ready::new(&mut connection, built.way, &work.table, rows, &built.kinds);
         Ok(vec![Call {
-            ready: self.said(ready)?,
+            ready: self.check(ready)?,
             connection,
             path: self.path.clone(),
         }])

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::read::Reading;
 use crate::upsert::{Common, Method, StatementKind};
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
+use venturi_base::option_reader::OptionReader;
 use venturi_base::spec::TrialSpec;
 
 /// `DEFAULT_FLUSH_COUNT` of DuckDB's appender, less one vector.
@@ -30,7 +30,7 @@ pub struct Options {
 
 impl Options {
     pub fn parse(spec: &TrialSpec) -> Result<Self> {
-        let mut given = Given::new("duckdb", &spec.options);
+        let mut given = OptionReader::new("duckdb", &spec.options);
         let parsed = Self {
             common: given.take()?,
             reading: given.take()?,

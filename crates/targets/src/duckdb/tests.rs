@@ -61,7 +61,7 @@ fn a_conflict_says_what_to_do() {
         "Constraint Error: Duplicate key \"id: 1\" violates primary key constraint.",
         "Failed to append: Failed to commit: PRIMARY KEY or UNIQUE constraint violation: duplicate key \"1\"",
     ] {
-        let error = super::upsert::told("x".as_ref(), &message.to_owned());
+        let error = super::upsert::describe("x".as_ref(), &message.to_owned());
         assert_contains(&error.message, "--streams 1 avoids it");
     }
 }

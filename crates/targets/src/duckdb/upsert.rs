@@ -62,7 +62,7 @@ impl Builder for Rows {
 }
 
 /// One line for a refusal. DuckDB begins it with its kind, as `Constraint Error: `.
-pub fn told(path: &Path, said: &Refusal) -> Error {
+pub fn describe(path: &Path, said: &Refusal) -> Error {
     let place = path.display();
     let code = said.split_once(" Error:").map(|(code, _)| code.trim());
     let code = code.filter(|code| code.len() < 40 && !code.contains(':'));
@@ -132,7 +132,7 @@ impl Ready {
         way: Way,
         table: &Table,
         rows_per_batch: usize,
-        kinds: &[super::api::Type],
+        kinds: &[Type],
     ) -> std::result::Result<Self, Refusal> {
         Ok(match way {
             Way::Text => Self::Text,
@@ -239,7 +239,7 @@ impl Executor for Call {
         // Ready at the first poll: DuckDB is a library.
         Box::pin(async move {
             let done = self.apply(&call.statement).map_err(|said| {
-                let error = told(&self.path, &said);
+                let error = describe(&self.path, &said);
                 match error.code.as_deref() {
                     // The library has given the file up, or something in itself.
                     Some("FATAL" | "INTERNAL" | "Internal") => error,

@@ -9,7 +9,7 @@ use arrow_buffer::{IntervalMonthDayNano, NullBuffer};
 use arrow_schema::{DataType, Field, IntervalUnit, TimeUnit};
 
 use super::answer::{Kind, Vector};
-use crate::read::{self, far, infinite, large, midnight};
+use crate::read::{self, infinite, large, midnight, out_of_range};
 use venturi_base::data::column::Column;
 use venturi_base::error::{Error, Kind as ErrorKind, Result};
 
@@ -45,7 +45,7 @@ pub enum Form {
 
 /// A column of an answer; one that Arrow has no type for is refused with what to write instead.
 pub fn column(name: String, kind: &Kind) -> Result<(Form, read::Column)> {
-    match known(kind) {
+    match layout(kind) {
         Some((form, data_type, native)) => Ok((
             form,
             read::Column {
@@ -79,7 +79,7 @@ fn called(id: i32) -> String {
 }
 
 /// `duckdb_type` of duckdb.h.
-fn known(kind: &Kind) -> Option<(Form, DataType, String)> {
+fn layout(kind: &Kind) -> Option<(Form, DataType, String)> {
     let timestamp = |unit, zone: Option<&str>| DataType::Timestamp(unit, zone.map(Into::into));
     let (form, data_type, native) = match kind.id() {
         1 => (Form::Bool, DataType::Boolean, "BOOLEAN"),
@@ -132,14 +132,14 @@ fn known(kind: &Kind) -> Option<(Form, DataType, String)> {
             (Form::Enum(width(inside)?, words), DataType::Utf8, "ENUM")
         }
         24 => {
-            let (form, data_type, native) = known(&kind.item())?;
+            let (form, data_type, native) = layout(&kind.item())?;
             let list = DataType::List(Arc::new(Field::new_list_field(data_type, true)));
             return Some((Form::List(form.into()), list, format!("{native}[]")));
         }
         25 => {
             let (mut forms, mut fields) = (Vec::new(), Vec::new());
             for (name, kind) in kind.fields() {
-                let (form, data_type, _) = known(&kind)?;
+                let (form, data_type, _) = layout(&kind)?;
                 forms.push(form);
                 fields.push(Field::new(name, data_type, true));
             }
@@ -148,7 +148,7 @@ fn known(kind: &Kind) -> Option<(Form, DataType, String)> {
         }
         26 => {
             let [key, value] = kind.pair();
-            let ((key, of_key, _), (value, of_value, _)) = (known(&key)?, known(&value)?);
+            let ((key, of_key, _), (value, of_value, _)) = (layout(&key)?, layout(&value)?);
             let key_field = Field::new("key", of_key, false);
             let fields = vec![key_field, Field::new("value", of_value, true)];
             let entries = Field::new("entries", DataType::Struct(fields.into()), false);
@@ -166,7 +166,7 @@ fn known(kind: &Kind) -> Option<(Form, DataType, String)> {
         }
         33 => {
             let (item, count) = kind.items();
-            let (form, data_type, native) = known(&item)?;
+            let (form, data_type, native) = layout(&item)?;
             let list = DataType::List(Arc::new(Field::new_list_field(data_type, true)));
             let form = Form::Array(count, form.into());
             return Some((form, list, format!("{native}[{count}]")));
@@ -204,7 +204,7 @@ pub fn push(
     to: usize,
     column: &mut Column,
 ) -> Result<usize> {
-    let nulls = vector.there(from, to);
+    let nulls = vector.validity(from, to);
     let nulls = nulls.as_ref();
     let rows = to - from;
     match form {
@@ -334,7 +334,7 @@ fn value(form: &Form, vector: &Vector<'_>, row: usize, column: &mut Column) -> R
             let all = vector.bytes(16, row, row + 1);
             let (months, days) = (number(&all[..4]) as i32, number(&all[4..8]) as i32);
             let nanos = (number(&all[8..]) as i64).checked_mul(1000);
-            let nanos = nanos.ok_or_else(|| far(column))?;
+            let nanos = nanos.ok_or_else(|| out_of_range(column))?;
             column.push(IntervalMonthDayNano::new(months, days, nanos))?;
             Ok(16)
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::handles::{Connection, Interrupt, Refusal};
-use super::upsert::told;
+use super::upsert::describe;
 use venturi_base::error::Error;
 use venturi_base::halt::{self, Halt};
 
@@ -57,7 +57,7 @@ impl Drop for Watch {
 
 /// A refusal, or why the statement was interrupted.
 pub fn interrupted(path: &Path, said: &Refusal) -> Error {
-    halt::check().err().unwrap_or_else(|| told(path, said))
+    halt::check().err().unwrap_or_else(|| describe(path, said))
 }
 
 fn look(watched: &Mutex<Watched>, changed: &Condvar) {

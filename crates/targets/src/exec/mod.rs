@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use tokio::net::unix::pipe;
 
 use crate::empty::compare;
+use crate::placeholders::Placeholders;
 use crate::stream::text::Text;
 use crate::stream::{Incoming, Outgoing, Reader};
 use crate::systems::System;
-use crate::told::Told;
 use crate::{each, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::ipc_stream::StreamReader;
 use venturi_base::data::Source;
@@ -69,7 +69,7 @@ impl Exec {
 
     fn start(&mut self) -> Result<()> {
         for stream in self.spec.own() {
-            let told = Told::of(&self.spec, self.options.format.name(), stream);
+            let told = Placeholders::of(&self.spec, self.options.format.name(), stream);
             let command = told.fill(&self.options.command)?;
             let started = Program::start(&command, told.environment(), self.spec.operation);
             let (program, pipe) =

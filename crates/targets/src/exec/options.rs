@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
+use venturi_base::option_reader::OptionReader;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
 /// Bytes of a batch at most, where nothing is said.
@@ -52,7 +52,7 @@ impl Default for Options {
 
 impl Options {
     pub fn of(spec: &TrialSpec) -> Result<Self> {
-        let found: Self = Given::new("exec", &spec.options).rest()?;
+        let found: Self = OptionReader::new("exec", &spec.options).rest()?;
         let wrong = |what: &str| Err(Error::usage(format!("exec://: {what}")));
         if found.command.first().is_none_or(String::is_empty) {
             return wrong("names no program; give its command");

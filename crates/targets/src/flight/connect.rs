@@ -14,7 +14,7 @@ use super::options::{Address, Connections, Options};
 use super::plan::Plan;
 use super::put::PutSession;
 use super::{drive, named, Flight, SCHEME, SERVER};
-use crate::many::unlike;
+use crate::identity::unlike;
 use crate::{Identity, Moved, Session, Tally};
 use venturi_base::codec::flight::{COMPRESSION_HEADER, SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 use venturi_base::codec::ipc::Encoder;

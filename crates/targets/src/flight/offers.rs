@@ -288,8 +288,12 @@ async fn first_of<T>(
             timeout: PATIENCE,
             scheme: SCHEME,
         };
-        let link =
-            Link::connect(destination.into(), address.asked_as(), options.headers()?).await?;
+        let link = Link::connect(
+            destination.into(),
+            address.authority_header(),
+            options.headers()?,
+        )
+        .await?;
         authenticate(&link, &options).await?;
         asking(link).await
     };

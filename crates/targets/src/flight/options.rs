@@ -10,11 +10,11 @@ use crate::hosts::{self, Host};
 use venturi_base::codec::frame;
 use venturi_base::codec::ipc::Compression;
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
 use venturi_base::meter::clock::Stage;
 use venturi_base::meter::handicap::Handicap;
 use venturi_base::net::tls::ClientTls;
 use venturi_base::net::url::{secret, unescape};
+use venturi_base::option_reader::OptionReader;
 use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
 
 /// Arrow's own perf server listens here.
@@ -59,7 +59,7 @@ impl Address {
     }
 
     /// What requests name as `:authority`: a path is none, and gRPC says this for it.
-    pub fn asked_as(&self) -> String {
+    pub fn authority_header(&self) -> String {
         match self.to_host().socket() {
             Some(_) => "localhost".to_owned(),
             None => self.authority(),
@@ -256,7 +256,9 @@ impl Default for Options {
 
 impl Options {
     pub fn parse(options: &BTreeMap<String, Value>) -> Result<Self> {
-        Given::new("flight", options).rest::<Self>()?.checked()
+        OptionReader::new("flight", options)
+            .rest::<Self>()?
+            .checked()
     }
 
     /// An error: it cannot be so.
@@ -433,7 +435,7 @@ mod tests {
         let (servers, subject) = parse_url("flight+unix:///run/a,/run/b%20c:/t?").unwrap();
         let all: Vec<_> = servers.iter().map(Address::authority).collect();
         assert_eq!(all, ["/run/a", "/run/b c"]);
-        assert_eq!(servers[0].asked_as(), "localhost");
+        assert_eq!(servers[0].authority_header(), "localhost");
         assert_eq!(subject, Subject::Path(vec!["t".into()]));
         let (_, subject) = one("flight+unix:///run/s?command=a/b:c");
         assert_eq!(subject, Subject::Command(b"a/b:c".to_vec()));

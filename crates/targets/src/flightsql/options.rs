@@ -12,7 +12,7 @@ use crate::sql::Dialect;
 use crate::upsert::{Common, StatementKind};
 use venturi_base::codec::ipc::Compression;
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
+use venturi_base::option_reader::OptionReader;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
 pub const ONE_HOST: &str =
@@ -60,7 +60,7 @@ pub struct Options {
 
 impl Options {
     pub fn parse(spec: &TrialSpec) -> Result<Self> {
-        let mut given = Given::new("flightsql", &spec.options);
+        let mut given = OptionReader::new("flightsql", &spec.options);
         let parsed = Self {
             transport: given.take::<Transport>()?.checked()?,
             common: given.take()?,

@@ -10,7 +10,7 @@ use super::FlightSql;
 use crate::flight::call::Link;
 use crate::flight::plan::Piece;
 use crate::read::{
-    by_hash, digest_of, distinct_names, same_types, Column, Split, Subject, Summed, There,
+    by_hash, digest_of, distinct_names, same_types, Baseline, Column, Split, Subject, Summed,
 };
 use crate::sql::Dialect;
 use crate::upsert::StatementKind;
@@ -33,7 +33,7 @@ pub struct Plan {
     /// Rows of a get are digested one by one.
     pub digest: bool,
     /// What a get is to read; what is in a put's table before.
-    pub there: Option<There>,
+    pub there: Option<Baseline>,
     pub notes: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ impl FlightSql {
         let from = dialect.quoted(&self.table());
         Ok(Plan {
             dialect,
-            there: self.there(link, &from, &summed).await?,
+            there: self.measure_baseline(link, &from, &summed).await?,
             schema,
             dealt: None,
             statements: Vec::new(),
@@ -179,7 +179,7 @@ impl FlightSql {
             }
         };
         let summed = self.summed(dialect, &schema);
-        let mut there = self.there(link, &from, &summed).await?;
+        let mut there = self.measure_baseline(link, &from, &summed).await?;
         let known = source.filter(|source| {
             self.spec.verify == Verify::Checksum && same_types(&source.schema(), &schema)
         });
@@ -230,7 +230,12 @@ impl FlightSql {
     }
 
     /// What there is before the trial is the lead's to know.
-    async fn there(&self, link: &Link, from: &str, summed: &Summed) -> Result<Option<There>> {
+    async fn measure_baseline(
+        &self,
+        link: &Link,
+        from: &str,
+        summed: &Summed,
+    ) -> Result<Option<Baseline>> {
         if !self.spec.leads() || self.spec.verify == Verify::None {
             return Ok(None);
         }
@@ -238,7 +243,7 @@ impl FlightSql {
     }
 
     /// Rows, and sums modulo 2^64, as the server has them.
-    pub(super) async fn count(&self, link: &Link, from: &str, summed: &Summed) -> Result<There> {
+    pub(super) async fn count(&self, link: &Link, from: &str, summed: &Summed) -> Result<Baseline> {
         let question = format!("SELECT {} FROM {from}", summed.selected());
         let row = self.server.ask(link, &question).await.map_err(|error| {
             let advice = match summed.columns.is_empty() {
@@ -249,7 +254,7 @@ impl FlightSql {
             Error { message, ..error }
         })?;
         let address = self.server.address.authority();
-        summed.there(&row, &address, &shown(&question))
+        summed.read_baseline(&row, &address, &shown(&question))
     }
 
     /// What each stream reads, by the values of a column.

@@ -212,12 +212,12 @@ impl Http {
         };
         let is_told = account.is_some();
         let mut found = compared(self.spec.verify, &planned, account, tallies);
-        self.add_told(is_told, tallies, &mut found);
+        self.add_reported(is_told, tallies, &mut found);
         Ok(found)
     }
 
     /// Any server may say in its answers how many rows it took.
-    fn add_told(&self, is_told: bool, tallies: &[Tally], found: &mut Verification) {
+    fn add_reported(&self, is_told: bool, tallies: &[Tally], found: &mut Verification) {
         use std::sync::atomic::Ordering::Relaxed;
         let all = self.acknowledged.streams.load(Relaxed) == tallies.len() as u64;
         if self.is_get() || is_told || !all || found.achieved == "none" {

@@ -14,8 +14,8 @@ use super::server::{of_trial, Server};
 use super::Http;
 use crate::flight::drive;
 use crate::flight::offers::WITHOUT_END;
+use crate::placeholders::Placeholders;
 use crate::systems::Answer;
-use crate::told::Told;
 use crate::{LocalFuture, Session};
 use venturi_base::codec::coding::Coding;
 use venturi_base::data::Source;
@@ -42,7 +42,7 @@ fn place_of(table: &str) -> String {
 impl Http {
     /// What a stream's request names.
     fn path(&self, stream: usize) -> Result<String> {
-        let told = Told::of(&self.spec, "arrow", stream);
+        let told = Placeholders::of(&self.spec, "arrow", stream);
         let filled = told.fill_text(&self.place.path);
         let filled = filled.map_err(|error| error.context("http+arrow://: the path"))?;
         Ok(in_line(if filled.is_empty() { "/" } else { &filled }))

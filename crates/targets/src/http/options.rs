@@ -9,9 +9,9 @@ use crate::flight;
 use crate::hosts::{self, Host};
 use venturi_base::codec::coding::Coding;
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
 use venturi_base::http1::{Tls, Web};
 use venturi_base::net::tls::{in_the_clear, tls_advice};
+use venturi_base::option_reader::OptionReader;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
 pub const SCHEME: &str = "http+arrow";
@@ -66,7 +66,7 @@ pub struct Options {
 
 impl Options {
     pub fn parse(options: &BTreeMap<String, Value>) -> Result<Self> {
-        let mut given = Given::new(SCHEME, options);
+        let mut given = OptionReader::new(SCHEME, options);
         let own: Own = given.take()?;
         let shared = given.rest::<flight::Options>()?.checked()?;
         let name = own.http_compression.unwrap_or_default();

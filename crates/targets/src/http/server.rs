@@ -100,7 +100,7 @@ impl Server {
         if head.status != 200 {
             return Err(self.refusal(client, &head).await);
         }
-        client.whole(most).await
+        client.read_rest(most).await
     }
 
     /// The same on a connection of its own.

@@ -157,7 +157,7 @@ impl Connection {
     }
 
     async fn call(&mut self, code: u8, text: &str) -> Result<()> {
-        let packets = mysql::command(code, |out| {
+        let packets = command(code, |out| {
             out.extend_from_slice(text.as_bytes());
             Ok(())
         })?;
@@ -247,7 +247,7 @@ impl Connection {
 
     /// A statement as it is sent.
     pub fn query_packets(sql: &str) -> Result<Vec<u8>> {
-        mysql::command(command::QUERY, |out| {
+        command(command::QUERY, |out| {
             out.extend_from_slice(sql.as_bytes());
             Ok(())
         })
@@ -259,7 +259,7 @@ impl Connection {
         const ONCE: [u8; 5] = [0, 1, 0, 0, 0];
         self.prepare(0, sql).await?;
         let number = self.prepared.get(&0).copied().unwrap_or_default();
-        mysql::command(command::EXECUTE, |out| {
+        command(command::EXECUTE, |out| {
             out.extend_from_slice(&number.to_le_bytes());
             out.extend_from_slice(&ONCE);
             Ok(())

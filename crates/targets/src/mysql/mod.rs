@@ -146,7 +146,7 @@ impl MySql {
         if plans {
             let server = identify(&mut connection).await?;
             let server = self.server.get_or_init(|| server);
-            if makes && self.is_database_there(&mut connection).await? {
+            if makes && self.has_database(&mut connection).await? {
                 connection.use_database(space).await?;
             } else if makes && spec.operation != Operation::Upsert {
                 self.make_database(&mut connection, server).await?;
@@ -166,7 +166,7 @@ impl MySql {
         Ok(connection)
     }
 
-    async fn is_database_there(&self, connection: &mut Connection) -> Result<bool> {
+    async fn has_database(&self, connection: &mut Connection) -> Result<bool> {
         let known = "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = ";
         let known = format!("{known}{}", literal(&self.place.space));
         Ok(connection.value(&known).await?.is_some())

@@ -12,7 +12,7 @@ use super::auth::Secret;
 use crate::read::Reading;
 use crate::upsert::{Common, Form, Login, Place, StatementKind};
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
+use venturi_base::option_reader::OptionReader;
 
 pub const URL: Form = Form {
     scheme: "mysql",
@@ -104,7 +104,7 @@ impl Default for Options {
 
 impl Options {
     pub fn parse(options: &BTreeMap<String, Value>) -> Result<Self> {
-        let mut given = Given::new("mysql", options);
+        let mut given = OptionReader::new("mysql", options);
         let parsed = Self {
             common: given.take()?,
             login: given.take()?,

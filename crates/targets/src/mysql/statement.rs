@@ -32,10 +32,10 @@ impl Statements {
     fn make(&self, table: &Table, rows: &RecordBatch) -> Result<Statement> {
         let packets = match self.kind {
             StatementKind::Text => {
-                mysql::command(command::QUERY, |out| MYSQL.upsert_text(table, rows, out))
+                command(command::QUERY, |out| MYSQL.upsert_text(table, rows, out))
             }
             StatementKind::Prepared => {
-                mysql::command(command::EXECUTE, |out| parameters::put(table, rows, out))
+                command(command::EXECUTE, |out| parameters::put(table, rows, out))
             }
         }?;
         Ok(Statement {
@@ -110,7 +110,7 @@ impl Builder for Statements {
     }
 
     fn size(statement: &Statement) -> usize {
-        statement.packets.capacity() + std::mem::size_of::<Statement>()
+        statement.packets.capacity() + size_of::<Statement>()
     }
 }
 

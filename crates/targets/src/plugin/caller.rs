@@ -165,7 +165,7 @@ pub enum Answer {
     Ended,
 }
 
-pub struct Told {
+pub struct Finished {
     pub answer: Result<Answer>,
     pub began: Instant,
 }
@@ -243,7 +243,7 @@ pub struct Callee {
 /// One stream's calls. Dropped while one runs, it is not waited for: its thread ends when the call returns.
 pub struct Caller {
     ask: blocking::Sender<Ask>,
-    told: UnboundedReceiver<Told>,
+    told: UnboundedReceiver<Finished>,
     watch: Waiting,
     callee: Callee,
     /// The call that runs, and when it was asked for.
@@ -299,7 +299,7 @@ impl Caller {
     }
 
     /// The answer of the call that runs, with its time on the clock.
-    pub fn poll_told(
+    pub fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
         clock: &mut StageClock,
@@ -334,7 +334,7 @@ fn serve(
     turns: &Turns,
     watch: &Watch,
     asked: &blocking::Receiver<Ask>,
-    tell: &UnboundedSender<Told>,
+    tell: &UnboundedSender<Finished>,
 ) {
     let began = Instant::now();
     let opened = guarded(|| {
@@ -350,7 +350,7 @@ fn serve(
         Ok((end, schema)) => (Some(end), Ok(Answer::Opened(schema))),
         Err(error) => (None, Err(error)),
     };
-    let told = Told {
+    let told = Finished {
         answer: opened,
         began,
     };
@@ -373,7 +373,7 @@ fn serve(
         }
         drop(turn);
         watch.done();
-        if tell.send(Told { answer, began }).is_err() {
+        if tell.send(Finished { answer, began }).is_err() {
             return;
         }
     }

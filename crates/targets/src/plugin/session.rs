@@ -71,7 +71,7 @@ impl Stream {
         if !self.caller.is_running() {
             self.caller.ask("the next batch", Ask::Next, clock)?;
         }
-        let Answer::Batch(batch) = ready!(self.caller.poll_told(cx, clock))? else {
+        let Answer::Batch(batch) = ready!(self.caller.poll_answer(cx, clock))? else {
             self.ended = true;
             return Poll::Ready(Ok(None));
         };
@@ -123,7 +123,7 @@ impl Stream {
             clock.mark(Stage::Generate);
             self.caller.ask("write", Ask::Write(batch), clock)?;
         }
-        ready!(self.caller.poll_told(cx, clock))?;
+        ready!(self.caller.poll_answer(cx, clock))?;
         Poll::Ready(Ok(self.moving.take()))
     }
 }
@@ -148,12 +148,12 @@ impl Session for Stream {
         if !self.finishing {
             if self.caller.is_running() {
                 // A call that the end of the trial has overtaken.
-                ready!(self.caller.poll_told(cx, clock))?;
+                ready!(self.caller.poll_answer(cx, clock))?;
             }
             self.caller.ask("finish", Ask::Finish, clock)?;
             self.finishing = true;
         }
-        let Answer::Finished(taken) = ready!(self.caller.poll_told(cx, clock))? else {
+        let Answer::Finished(taken) = ready!(self.caller.poll_answer(cx, clock))? else {
             return Poll::Ready(Ok(()));
         };
         let Some(taken) = taken else {

@@ -21,7 +21,7 @@ use venturi_base::net;
 use venturi_base::net::route::{Neighbour, Route};
 
 /// Of the driver's answers.
-pub type Answer<T> = std::result::Result<T, tokio_postgres::Error>;
+pub type Answer<T> = Result<T, tokio_postgres::Error>;
 
 type Wire = Pin<Box<dyn Future<Output = Answer<()>> + Send>>;
 
@@ -115,7 +115,7 @@ pub async fn dial(
     tls: Option<&ClientConfig>,
     timeout: Duration,
     sockets: Option<&Sockets>,
-) -> std::result::Result<Link, Failed> {
+) -> Result<Link, Failed> {
     let (host, authority) = (socket_of(place.host_of(0)), place.address());
     let wire = host.dial(Some(timeout), None).await;
     let wire = wire.map_err(|error| error.context(&authority))?;

@@ -9,7 +9,7 @@ use venturi_base::net::tls::tls_advice;
 
 /// One line for a failure of a statement of so many rows.
 pub fn of_batch(place: &str, error: &tokio_postgres::Error, rows: u64) -> Error {
-    let told = told(place, error);
+    let told = describe(place, error);
     match error.as_db_error().map(severity) {
         // The statement, and with it the transaction, is undone; the session goes on.
         Some(Severity::Error) => told.with_fate(Fate::Refused { rows }),
@@ -18,7 +18,7 @@ pub fn of_batch(place: &str, error: &tokio_postgres::Error, rows: u64) -> Error 
 }
 
 /// One line for a failure.
-pub fn told(place: &str, error: &tokio_postgres::Error) -> Error {
+pub fn describe(place: &str, error: &tokio_postgres::Error) -> Error {
     let Some(db) = error.as_db_error() else {
         return local(place, error);
     };
@@ -51,7 +51,7 @@ fn severity(db: &DbError) -> Severity {
 
 /// As [`told`], before anything was heard that only Postgres says.
 pub fn at_login(place: &str, error: &tokio_postgres::Error) -> Error {
-    let told = told(place, error);
+    let told = describe(place, error);
     match told.kind {
         Kind::Lost | Kind::Protocol if error.as_db_error().is_none() => {
             let message = format!("{}; is it a PostgreSQL server?", told.message);

@@ -30,7 +30,7 @@ use venturi_base::spec::{Data, Operation, TrialSpec};
 
 use connect::{dial, Link};
 use dialect::POSTGRES;
-use errors::told;
+use errors::describe;
 use options::{Options, URL};
 use upsert::{ready, Call, Rows, Way};
 
@@ -55,15 +55,15 @@ pub struct Postgres {
 pub const SYSTEM: System = System {
     scheme: "postgres",
     operations: &[Operation::Upsert, Operation::Get],
-    ports: &[("postgres", options::URL.port)],
+    ports: &[("postgres", URL.port)],
     tls: true,
     unix: true,
     keeps: true,
     statement: Some("prepared"),
-    space: Some(options::URL.usual),
+    space: Some(URL.usual),
     server: Some("postgres"),
     users: true,
-    one_host: options::URL.one_host,
+    one_host: URL.one_host,
     aliases: &[("postgres", &["postgresql", "pg"])],
     target: Postgres::target,
     dialect: Some(POSTGRES),
@@ -91,8 +91,8 @@ impl Postgres {
         })
     }
 
-    fn said<T>(&self, answer: connect::Answer<T>) -> Result<T> {
-        answer.map_err(|error| told(&self.authority, &error))
+    fn check<T>(&self, answer: connect::Answer<T>) -> Result<T> {
+        answer.map_err(|error| describe(&self.authority, &error))
     }
 
     async fn dial(
@@ -125,7 +125,7 @@ impl Postgres {
                 let system = self.dial(spec, "postgres", None).await;
                 let mut link = system.map_err(|_| failed.error)?;
                 let name = POSTGRES.quoted(space);
-                self.said(link.run(&format!("CREATE DATABASE {name}")).await)?;
+                self.check(link.run(&format!("CREATE DATABASE {name}")).await)?;
                 let made = self.dial(spec, space, None).await;
                 made.map_err(|failed| failed.error)
             }
@@ -162,7 +162,7 @@ impl Database for Postgres {
         let mut link = self.dial_for(spec, purpose).await?;
         if let Some(level) = self.options.synchronous {
             let set = format!("SET synchronous_commit = {}", name_of(&level));
-            self.said(link.run(&set).await)?;
+            self.check(link.run(&set).await)?;
         }
         Ok(link)
     }
@@ -171,7 +171,7 @@ impl Database for Postgres {
         let mut round_trip = Duration::MAX;
         for _ in 0..ROUND_TRIPS {
             let asked = Instant::now();
-            self.said(link.run("").await)?;
+            self.check(link.run("").await)?;
             round_trip = round_trip.min(asked.elapsed());
         }
         let version = self.ask(link, "SELECT version()").await?;
@@ -190,11 +190,11 @@ impl Database for Postgres {
     }
 
     async fn run(&self, link: &mut Link, sql: &str) -> Result<()> {
-        self.said(link.run(sql).await)
+        self.check(link.run(sql).await)
     }
 
     async fn ask_all(&self, link: &mut Link, sql: &str) -> Result<Vec<Vec<Option<String>>>> {
-        self.said(link.rows(sql).await)
+        self.check(link.rows(sql).await)
     }
 
     fn exists(table: &str) -> String {
@@ -247,6 +247,6 @@ impl Upserts for Postgres {
     ) -> Result<Vec<Call>> {
         let place = self.authority.clone();
         let calls = ready(link, work.builder(), &work.table, spec.in_flight, place);
-        self.said(calls.await)
+        self.check(calls.await)
     }
 }

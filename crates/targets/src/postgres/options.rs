@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::read::Reading;
 use crate::upsert::{Common, Form, Login, Method, Place, StatementKind};
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
+use venturi_base::option_reader::OptionReader;
 use venturi_base::spec::TrialSpec;
 
 pub const URL: Form = Form {
@@ -54,7 +54,7 @@ pub struct Options {
 
 impl Options {
     pub fn parse(spec: &TrialSpec) -> Result<Self> {
-        let mut given = Given::new("postgres", &spec.options);
+        let mut given = OptionReader::new("postgres", &spec.options);
         let parsed = Self {
             common: given.take()?,
             login: given.take()?,

@@ -6,7 +6,7 @@ use venturi_base::spec::{TrialSpec, Verify};
 
 /// What the database said before the clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct There {
+pub struct Baseline {
     pub rows: u64,
     /// Modulo 2^64.
     pub sums: Sums,
@@ -14,7 +14,7 @@ pub struct There {
     pub checksum: Option<u64>,
 }
 
-impl There {
+impl Baseline {
     /// All of it so many times.
     fn times(&self, times: u64) -> Self {
         Self {
@@ -40,7 +40,7 @@ pub fn total(tallies: &[Tally]) -> Sums {
 pub fn compare(
     spec: &TrialSpec,
     summed: &Summed,
-    there: Option<&There>,
+    there: Option<&Baseline>,
     times: u64,
     tallies: &[Tally],
 ) -> Verification {
@@ -118,7 +118,7 @@ mod tests {
         let columns = [("a".to_owned(), Some("sum(a)".to_owned()))];
         let mut sums = Sums::default();
         sums[0] = -3i128 as u64 as i128;
-        let there = There {
+        let there = Baseline {
             rows: 10,
             sums,
             checksum: Some(7),

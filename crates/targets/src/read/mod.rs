@@ -13,14 +13,14 @@ mod sums;
 mod target;
 mod unheld;
 
-pub use check::{compare, compare_sums, total, There};
+pub use check::{compare, compare_sums, total, Baseline};
 pub use columns::{digest_of, distinct, distinct_names, same_types, schema, Column};
 pub use options::{Reading, Split};
 pub use session::{Checks, Counted, Counting, Partition, Rows};
 pub use split::{by_hash, by_ranges, by_rowid, edges, edges_of, Subject};
 pub use sums::{wrapped, Summed, SUMMED_DIGITS};
 pub use target::{Question, ReadTarget, Reads};
-pub use unheld::{far, infinite, large, midnight};
+pub use unheld::{infinite, large, midnight, out_of_range};
 
 use venturi_base::spec::Operation;
 

@@ -239,9 +239,9 @@ mod tests {
 
     use super::*;
 
-    struct Told(Rc<Cell<u32>>);
+    struct Counter(Rc<Cell<u32>>);
 
-    impl Rows for Told {
+    impl Rows for Counter {
         fn poll_rows(
             &mut self,
             _: &mut Context<'_>,
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn its_rows_hear_that_they_are_not_asked_for() {
         let idles = Rc::default();
-        let rows = Told(Rc::clone(&idles));
+        let rows = Counter(Rc::clone(&idles));
         let mut session = Partition::new(Some(rows), Checks::default(), "there".into());
         Session::idle(&mut session);
         assert_eq!(idles.get(), 1);

@@ -10,7 +10,7 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, RecordBatch};
 use arrow_buffer::ArrowNativeType;
 use arrow_schema::DataType;
 
-use super::There;
+use super::Baseline;
 use crate::{Sums, MAX_SUMS};
 use venturi_base::error::{Error, Kind, Result};
 
@@ -79,13 +79,18 @@ impl Summed {
     }
 
     /// The same of a whole row; `address` and `question`: for the error where it says something else.
-    pub fn there(&self, row: &[Option<String>], address: &str, question: &str) -> Result<There> {
+    pub fn read_baseline(
+        &self,
+        row: &[Option<String>],
+        address: &str,
+        question: &str,
+    ) -> Result<Baseline> {
         let found = self.found(row.iter().map(Option::as_deref));
         let (rows, sums) = found.ok_or_else(|| {
             let line = format!("{address}: no count and sums, but {row:?}: {question}");
             Error::new(Kind::Protocol, line)
         })?;
-        Ok(There {
+        Ok(Baseline {
             rows,
             sums,
             checksum: None,
@@ -118,15 +123,15 @@ pub fn wrapped(value: i128) -> i128 {
 
 fn sum_of(array: &ArrayRef) -> Option<u64> {
     Some(match array.data_type() {
-        DataType::Int8 => whole::<Int8Type>(array, |value| value as u64),
-        DataType::Int16 => whole::<Int16Type>(array, |value| value as u64),
-        DataType::Int32 => whole::<Int32Type>(array, |value| value as u64),
-        DataType::Int64 => whole::<Int64Type>(array, |value| value as u64),
-        DataType::UInt8 => whole::<UInt8Type>(array, u64::from),
-        DataType::UInt16 => whole::<UInt16Type>(array, u64::from),
-        DataType::UInt32 => whole::<UInt32Type>(array, u64::from),
-        DataType::UInt64 => whole::<UInt64Type>(array, |value| value),
-        DataType::Decimal128(..) => whole::<Decimal128Type>(array, |value| value as u64),
+        DataType::Int8 => sum_values::<Int8Type>(array, |value| value as u64),
+        DataType::Int16 => sum_values::<Int16Type>(array, |value| value as u64),
+        DataType::Int32 => sum_values::<Int32Type>(array, |value| value as u64),
+        DataType::Int64 => sum_values::<Int64Type>(array, |value| value as u64),
+        DataType::UInt8 => sum_values::<UInt8Type>(array, u64::from),
+        DataType::UInt16 => sum_values::<UInt16Type>(array, u64::from),
+        DataType::UInt32 => sum_values::<UInt32Type>(array, u64::from),
+        DataType::UInt64 => sum_values::<UInt64Type>(array, |value| value),
+        DataType::Decimal128(..) => sum_values::<Decimal128Type>(array, |value| value as u64),
         DataType::Boolean => array.as_boolean().true_count() as u64,
         DataType::Utf8 => bytes(array, array.as_string::<i32>().value_offsets()),
         DataType::LargeUtf8 => bytes(array, array.as_string::<i64>().value_offsets()),
@@ -136,7 +141,7 @@ fn sum_of(array: &ArrayRef) -> Option<u64> {
     })
 }
 
-fn whole<T: ArrowPrimitiveType>(array: &ArrayRef, widen: impl Fn(T::Native) -> u64) -> u64 {
+fn sum_values<T: ArrowPrimitiveType>(array: &ArrayRef, widen: impl Fn(T::Native) -> u64) -> u64 {
     let array = array.as_primitive::<T>();
     let add = |sum: u64, value: T::Native| sum.wrapping_add(widen(value));
     match array.null_count() {

@@ -7,7 +7,9 @@ use arrow_schema::SchemaRef;
 
 use super::columns::{digest_of, distinct, same_types, schema, Column};
 use super::session::Checks;
-use super::{by_hash, compare, Partition, Reading, Rows, Split, Subject, Summed, There, OWN_TABLE};
+use super::{
+    by_hash, compare, Baseline, Partition, Reading, Rows, Split, Subject, Summed, OWN_TABLE,
+};
 use crate::database::{ask, connected, drop_statement, exists, run, Database, Purpose};
 use crate::upsert::{is_own, occupied};
 use crate::{each, planned, Identity, LocalFuture, Session, Tally, Target, Verification};
@@ -99,7 +101,7 @@ struct Plan {
     summed: Arc<Summed>,
     /// Rows are digested one by one.
     digest: bool,
-    there: Option<There>,
+    there: Option<Baseline>,
 }
 
 impl<D: Reads> ReadTarget<D> {
@@ -184,7 +186,7 @@ impl<D: Reads> ReadTarget<D> {
         });
         let digest = known.is_some();
         let there = match (there, known) {
-            (Some(there), Some(source)) => Some(There {
+            (Some(there), Some(source)) => Some(Baseline {
                 checksum: digest_of(source.cursor(self.spec.planned_rows()))?,
                 ..there
             }),
@@ -240,10 +242,10 @@ impl<D: Reads> ReadTarget<D> {
     }
 
     /// What the database itself says of all rows.
-    async fn count(&self, link: &mut D::Link, from: &str, summed: &Summed) -> Result<There> {
+    async fn count(&self, link: &mut D::Link, from: &str, summed: &Summed) -> Result<Baseline> {
         let question = format!("SELECT {} FROM {from}", summed.selected());
         let row = ask(&self.database, link, &question).await?;
-        summed.there(&row, &self.database.address(), &question)
+        summed.read_baseline(&row, &self.database.address(), &question)
     }
 
     /// What each stream reads; `None`: nothing; empty: all.

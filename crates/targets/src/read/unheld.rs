@@ -19,7 +19,7 @@ pub fn midnight(column: &Column) -> Error {
     ))
 }
 
-pub fn far(column: &Column) -> Error {
+pub fn out_of_range(column: &Column) -> Error {
     let what = "a time so far away that Arrow has no number for it";
     Error::protocol(format!("column {}: {what}", column.name()))
 }

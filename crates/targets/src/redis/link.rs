@@ -114,15 +114,15 @@ impl Access {
             if let Some(user) = user {
                 auth.arg(user);
             }
-            let said = link.said(&auth.arg(password).packed()).await;
+            let said = link.ask(&auth.arg(password).packed()).await;
             self.done(said.map_err(first_contact)?)?;
         }
         let mut select = Command::new("SELECT");
         select.arg(self.database.to_string());
-        let said = link.said(&select.packed()).await;
+        let said = link.ask(&select.packed()).await;
         self.done(said.map_err(first_contact)?)?;
         for line in &self.init {
-            let said = link.said(format!("{line}\r\n").as_bytes()).await?;
+            let said = link.ask(format!("{line}\r\n").as_bytes()).await?;
             let done = self.done(said);
             done.map_err(|error| error.context(format_args!("init {line:?}")))?;
         }
@@ -248,7 +248,7 @@ impl Link {
         &self.wire
     }
 
-    async fn said(&mut self, packed: &[u8]) -> Result<Reply> {
+    async fn ask(&mut self, packed: &[u8]) -> Result<Reply> {
         self.send(packed).await?;
         self.reply().await
     }

@@ -22,9 +22,9 @@ use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Targe
 use venturi_base::codec::redis::{refuse_reply, Command, Reply};
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::given::Given;
 use venturi_base::halt;
 use venturi_base::meter::sockets::Sockets;
+use venturi_base::option_reader::OptionReader;
 use venturi_base::spec::{Operation, TrialSpec};
 
 use link::{escape, pattern, prefix, Access, Call, Link, Statement, CLUSTER, REPLICA};
@@ -89,7 +89,7 @@ impl Redis {
             ));
         }
         let place = Place::parse(&spec.target, &URL)?;
-        let mut given = Given::new("redis", &spec.options);
+        let mut given = OptionReader::new("redis", &spec.options);
         let common: Common = given.take()?;
         let login: Login = given.rest()?;
         let table = common.table(&spec.data);

@@ -34,7 +34,7 @@ fn name(code: i32) -> Option<&'static str> {
 }
 
 /// One line for a failure of what was done with the file.
-pub fn told(path: &Path, error: &rusqlite::Error) -> Error {
+pub fn describe(path: &Path, error: &rusqlite::Error) -> Error {
     let place = path.display();
     let (codes, said) = match error {
         rusqlite::Error::SqliteFailure(codes, said) => (codes, said.clone()),

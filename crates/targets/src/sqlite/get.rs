@@ -13,7 +13,7 @@ use arrow_schema::DataType;
 use rusqlite::{ffi, Connection};
 
 use super::dialect::{FOREIGN, SQLITE};
-use super::errors::told;
+use super::errors::describe;
 use super::types;
 use super::Sqlite;
 use crate::read::{by_rowid, Column, Question, Reading, Reads, Rows};
@@ -40,15 +40,15 @@ impl Reads for Sqlite {
 
     /// By the declared type of a column, or else by its value in the first row.
     async fn columns(&self, connection: &mut Connection, select: &str) -> Result<Vec<Column>> {
-        let mut statement = self.said(Statement::new(&*connection, select))?;
+        let mut statement = self.check(Statement::new(&*connection, select))?;
         let declared = statement.declared();
         let encoding = connection.query_row("PRAGMA encoding", [], |row| row.get::<_, String>(0));
-        let foreign = self.said(encoding)? != "UTF-8";
+        let foreign = self.check(encoding)? != "UTF-8";
         let mut first = Vec::new();
         let open = declared
             .iter()
             .any(|(_, words)| by_affinity(words).is_none());
-        if open && self.said(statement.step())? {
+        if open && self.check(statement.step())? {
             first = (0..declared.len()).map(|at| statement.kind(at)).collect();
         }
         let column = |(at, (name, words)): (usize, (String, String))| {
@@ -85,18 +85,18 @@ impl Reads for Sqlite {
     ) -> Result<()> {
         let marks = vec!["?"; table.schema.fields().len()].join(",");
         let insert = format!("{}({marks})", SQLITE.insert_head(table));
-        let transaction = self.said(connection.transaction())?;
+        let transaction = self.check(connection.transaction())?;
         {
-            let mut insert = self.said(transaction.prepare(&insert))?;
+            let mut insert = self.check(transaction.prepare(&insert))?;
             while let Some(item) = rows.next() {
                 let columns = types::Columns::of(table, item.batch())?;
                 for row in 0..columns.rows {
                     let done = columns.bind(&mut insert, row);
-                    self.said(done.and_then(|()| insert.raw_execute()))?;
+                    self.check(done.and_then(|()| insert.raw_execute()))?;
                 }
             }
         }
-        self.said(transaction.commit())
+        self.check(transaction.commit())
     }
 
     async fn rows(
@@ -109,7 +109,7 @@ impl Reads for Sqlite {
         let kinds = question.schema.fields().iter();
         Ok(Stepped {
             kinds: kinds.map(|field| field.data_type().clone()).collect(),
-            statement: self.said(Statement::new(connection, &question.statement))?,
+            statement: self.check(Statement::new(connection, &question.statement))?,
             over: false,
             columns,
             rows_per_batch: question.rows_per_batch,
@@ -287,7 +287,7 @@ impl Stepped {
             let row = self.columns.rows();
             let looked = (row % SAMPLED == 1).then(Instant::now);
             let more = self.statement.step();
-            let more = more.map_err(|error| told(&self.path, &error))?;
+            let more = more.map_err(|error| describe(&self.path, &error))?;
             if row == 0 {
                 // It may have to sort all rows before the first.
                 clock.mark(Stage::Apply);

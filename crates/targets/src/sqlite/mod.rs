@@ -29,7 +29,7 @@ use venturi_base::error::{Error, Kind, Result};
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
 use dialect::SQLITE;
-use errors::told;
+use errors::describe;
 use options::Options;
 use types::Columns;
 use upsert::{Call, Statement};
@@ -69,8 +69,8 @@ impl Sqlite {
         })
     }
 
-    fn said<T>(&self, done: rusqlite::Result<T>) -> Result<T> {
-        done.map_err(|error| told(&self.path, &error))
+    fn check<T>(&self, done: rusqlite::Result<T>) -> Result<T> {
+        done.map_err(|error| describe(&self.path, &error))
     }
 
     fn journal(&self, connection: &Connection) -> Result<()> {
@@ -80,7 +80,7 @@ impl Sqlite {
         let set = connection.pragma_update_and_check(None, "journal_mode", &journal, |row| {
             row.get::<_, String>(0)
         });
-        let set = self.said(set)?;
+        let set = self.check(set)?;
         match set.eq_ignore_ascii_case(&journal) {
             true => Ok(()),
             false => Err(Error::new(
@@ -120,15 +120,15 @@ impl Database for Sqlite {
             Purpose::Clean => CLEAN_PATIENCE,
             _ => Duration::from_nanos(spec.timeout_ns),
         };
-        let mut connection = self.said(Connection::open_with_flags(&self.path, flags))?;
-        self.said(busy::wait(&mut connection, patience))?;
+        let mut connection = self.check(Connection::open_with_flags(&self.path, flags))?;
+        self.check(busy::wait(&mut connection, patience))?;
         // Opening reads nothing: whether it is a database at all is seen here.
         if first {
             self.journal(&connection)?;
         }
         if purpose != Purpose::Clean {
             let synchronous = name_of(&self.options.synchronous);
-            self.said(connection.pragma_update(None, "synchronous", synchronous))?;
+            self.check(connection.pragma_update(None, "synchronous", synchronous))?;
         }
         Ok(connection)
     }
@@ -145,7 +145,7 @@ impl Database for Sqlite {
     }
 
     async fn run(&self, connection: &mut Connection, sql: &str) -> Result<()> {
-        self.said(connection.execute_batch(sql))
+        self.check(connection.execute_batch(sql))
     }
 
     async fn ask_all(
@@ -161,9 +161,9 @@ impl Database for Sqlite {
             };
             columns.map(text).collect()
         };
-        let mut statement = self.said(connection.prepare(sql))?;
-        let rows = self.said(statement.query_map([], row))?;
-        self.said(rows.collect())
+        let mut statement = self.check(connection.prepare(sql))?;
+        let rows = self.check(statement.query_map([], row))?;
+        self.check(rows.collect())
     }
 
     fn exists(table: &str) -> String {
@@ -228,7 +228,7 @@ impl Upserts for Sqlite {
         let upsert = work.builder().upsert.clone();
         // Compiled once, before the clock: this is the stream's warm-up, and it sees whether
         // the table is as the data needs it.
-        self.said(connection.prepare_cached(&upsert))?;
+        self.check(connection.prepare_cached(&upsert))?;
         Ok(vec![Call {
             connection,
             path: self.path.clone(),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::read::Reading;
 use crate::upsert::{Common, StatementKind};
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
+use venturi_base::option_reader::OptionReader;
 use venturi_base::spec::TrialSpec;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
@@ -58,7 +58,7 @@ impl Default for Options {
 
 impl Options {
     pub fn parse(spec: &TrialSpec) -> Result<Self> {
-        let mut given = Given::new("sqlite", &spec.options);
+        let mut given = OptionReader::new("sqlite", &spec.options);
         let parsed = Self {
             common: given.take()?,
             reading: given.take()?,

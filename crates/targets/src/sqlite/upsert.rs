@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 
-use super::errors::told;
+use super::errors::describe;
 use super::types::Columns;
 use crate::upsert::{Executing, Executor, Prepared};
 use venturi_base::error::{Error, Fate, Result};
@@ -27,8 +27,8 @@ pub struct Call {
 }
 
 impl Call {
-    fn told(&self, error: &rusqlite::Error) -> Error {
-        told(&self.path, error)
+    fn describe(&self, error: &rusqlite::Error) -> Error {
+        describe(&self.path, error)
     }
 
     fn run(&self, sql: &str) -> rusqlite::Result<()> {
@@ -56,19 +56,19 @@ impl Call {
     fn transact(&self, call: &Prepared<Statement>) -> Result<()> {
         let refused = |error: Error| error.with_fate(Fate::Refused { rows: call.rows });
         self.run("BEGIN IMMEDIATE")
-            .map_err(|error| refused(self.told(&error)))?;
+            .map_err(|error| refused(self.describe(&error)))?;
         let applied = self.apply(&call.statement);
         let committing = applied.is_ok();
         let Err(error) = applied.and_then(|()| self.run("COMMIT")) else {
             return Ok(());
         };
-        let mut said = self.told(&error);
+        let mut said = self.describe(&error);
         // Some errors have ended the transaction already; those of a commit after it may have
         // been written.
         let open = !self.connection.is_autocommit();
         if open {
             if let Err(again) = self.run("ROLLBACK") {
-                let again = self.told(&again);
+                let again = self.describe(&again);
                 said.message = format!("{}; and not rolled back: {}", said.message, again.message);
                 return Err(said);
             }

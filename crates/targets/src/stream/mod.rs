@@ -28,7 +28,7 @@ use venturi_base::os::pipe::HOLDS;
 pub const MOST_BATCH: usize = 1 << 31;
 
 /// An error of the pipe itself.
-pub fn failed(what: &str, error: &std::io::Error) -> Error {
+pub fn failed(what: &str, error: &io::Error) -> Error {
     Error::new(Kind::Lost, format!("{what}: {error}"))
 }
 

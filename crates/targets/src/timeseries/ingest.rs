@@ -109,7 +109,7 @@ impl Stream {
     }
 
     /// Reads what is there, without waiting. True: the server has closed its end.
-    fn poll_said(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool>> {
+    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool>> {
         loop {
             if let Err(error) = ready!(self.socket.poll_read_ready(cx)) {
                 return Poll::Ready(Err(self.lost(&error.to_string())));
@@ -133,7 +133,7 @@ impl Stream {
 
     /// Nothing may come while batches are sent: what does is an error.
     fn listen(&mut self, cx: &mut Context<'_>) -> Result<()> {
-        match self.poll_said(cx) {
+        match self.poll_reply(cx) {
             Poll::Pending => Ok(()),
             Poll::Ready(Err(error)) => Err(error),
             Poll::Ready(Ok(_)) if !self.said.is_empty() => Err(self.refused()),
@@ -187,7 +187,7 @@ impl Stream {
                 }
                 clock.mark(Stage::Send);
             }
-            let closed = ready!(self.poll_said(cx))?;
+            let closed = ready!(self.poll_reply(cx))?;
             return Poll::Ready(match closed && self.said.is_empty() {
                 true => Ok(()),
                 false => Err(self.refused()),
@@ -207,7 +207,7 @@ impl Stream {
         if let Poll::Ready(Err(error)) = asked {
             return Poll::Ready(Err(self.broken(&error)));
         }
-        let closed = ready!(self.poll_said(cx))?;
+        let closed = ready!(self.poll_reply(cx))?;
         if self.said.is_empty() {
             let why = "the server closed it in place of an answer to a flush";
             return Poll::Ready(Err(self.lost(why)));

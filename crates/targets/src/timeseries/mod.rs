@@ -30,7 +30,7 @@ use venturi_base::http1;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
-use connect::{Known, Server};
+use connect::{Recognised, Server};
 use ingest::{Datagrams, Goodbye, Stream};
 pub use options::Dialect;
 use options::{Options, TargetUrl};
@@ -102,7 +102,7 @@ pub struct TimeSeries {
 struct Planned {
     supply: Supply,
     /// Of each server.
-    known: Vec<Known>,
+    known: Vec<Recognised>,
 }
 
 impl TimeSeries {
@@ -275,7 +275,7 @@ impl TimeSeries {
             after = self.sealed(after).await;
         }
         // The checksums of archives are those of whole ones.
-        let whole = !planned.supply.is_archive() || planned.supply.whole() == Some(sent);
+        let whole = !planned.supply.is_archive() || planned.supply.total() == Some(sent);
         let mut found = compare(&before, &after, tallies, self.spec.verify, whole);
         if self.protocol.transport == Transport::Udp && found.achieved == "acknowledged" {
             found.achieved = "none";

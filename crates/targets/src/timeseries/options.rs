@@ -11,8 +11,8 @@ use crate::hosts::{self, Host};
 use venturi_base::codec::timeseries::{Digits, Form, Influx, Names, OpenTsdb, Resp, Writer};
 use venturi_base::data::points::Layout;
 use venturi_base::error::{Error, Result};
-use venturi_base::given::Given;
 use venturi_base::net::url::secret;
+use venturi_base::option_reader::OptionReader;
 
 /// A protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct Options {
 
 impl Options {
     pub fn parse(scheme: &'static str, options: &BTreeMap<String, Value>) -> Result<Self> {
-        let mut parsed: Self = Given::new(scheme, options).rest()?;
+        let mut parsed: Self = OptionReader::new(scheme, options).rest()?;
         // Here null is a value.
         parsed.digits = options.get("digits").cloned();
         if parsed.password_env.is_some() && parsed.user.is_none() {

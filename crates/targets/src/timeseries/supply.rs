@@ -127,7 +127,7 @@ impl Supply {
     }
 
     /// All points that there are, where they end by themselves.
-    pub fn whole(&self) -> Option<u64> {
+    pub fn total(&self) -> Option<u64> {
         match &self.points {
             Points::Metrics(_) => None,
             Points::Table(table) => Some(table.points()),
@@ -158,7 +158,7 @@ impl Supply {
             return None;
         }
         let Points::Metrics(metrics) = &self.points else {
-            return self.whole().filter(|_| self.spec.rows_per_stream.is_none());
+            return self.total().filter(|_| self.spec.rows_per_stream.is_none());
         };
         let mut points = 0u64;
         for stream in streams {

@@ -22,7 +22,7 @@ from venturi.analysis.verdict.machine import (
 from venturi.analysis.verdict.types import Diagnosis, MissingEvidence, beyond, measured
 from venturi.analysis.wording import milliseconds, nouns_of, rate, shares, waiting
 from venturi.common.units import percent, plural
-from venturi.targets.handicap import nanoseconds
+from venturi.targets.system import handicap_ns
 
 Lines = Iterator[str]
 
@@ -122,7 +122,7 @@ def handicapped(seen: CellEvidence, end: str) -> dict[str, Any]:
         found = "+".join(p.replace(" ", "=") for p in text.split(", ")) if isinstance(text, str) else None
     if isinstance(found, str):
         try:
-            return dict(nanoseconds(found))
+            return dict(handicap_ns(found))
         except ValueError:
             return {}
     return {str(k): v for k, v in found.items()} if isinstance(found, dict) else {}

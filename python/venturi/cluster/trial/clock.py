@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-__all__ = ["ONE_MACHINE", "Clock", "Stamps", "measure", "of", "stale"]
-
 ROUNDS = 16
 # What a crystal may drift against another one, 50 ppm: the error grows by it from one check to the next.
 DRIFT = 50e-6

@@ -31,8 +31,6 @@ from venturi.cluster.trial.merge import merge
 from venturi.common.runtime import without_collector
 from venturi.engine.loader import ENDED, PHASES, reached
 
-__all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies", "run"]
-
 HEAD_START_NS = 50_000_000
 _HEAD_START_A_LOADER_NS = 500_000
 _TELLINGS, _MOST_TELLING_NS = 2, 5 * 10**9

@@ -14,16 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "LoaderInterval",
-    "LoaderResources",
-    "LoaderSamples",
-    "cpu",
-    "merged_resources",
-    "merged_samples",
-    "steady_window",
-]
-
 _BUSIEST_THREADS = 32
 _NETWORK = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_drops", "tx_drops")
 _SHARES = ("busy", "user", "system", "softirq", "irq", "steal", "iowait", "psi_cpu", "psi_memory", "psi_io")

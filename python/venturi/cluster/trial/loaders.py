@@ -18,21 +18,6 @@ from venturi.engine.calls import Gone
 from venturi.engine.loader import PhaseReply
 from venturi.engine.spec import failed_record
 
-__all__ = [
-    "ClusterControl",
-    "Handle",
-    "Member",
-    "Part",
-    "Share",
-    "divide",
-    "heard_of",
-    "lost",
-    "spec_of",
-    "threads_of",
-    "utc",
-    "words",
-]
-
 
 class Handle(Protocol):
     """A loader, near or far."""

@@ -22,8 +22,6 @@ from venturi.engine.executor import CoreExecutor, Executor, TrialControl
 from venturi.engine.loader import joined
 from venturi.engine.spec import FORMAT_VERSION, failed_record
 
-__all__ = ["Beside", "LoadersExecutor", "clocks", "identify", "is_here"]
-
 _PROBE_SECONDS = 120.0
 _CLOCK_SECONDS = 10.0
 

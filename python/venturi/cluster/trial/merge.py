@@ -12,8 +12,6 @@ from venturi.common import hdr
 from venturi.common.units import plural
 from venturi.engine.spec import completed
 
-__all__ = ["merge", "merged_latency"]
-
 Record = Mapping[str, Any]
 _MOST_ERROR_KINDS = 32
 _SHOWN_THREADS = 4

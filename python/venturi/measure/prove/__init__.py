@@ -19,8 +19,6 @@ from venturi.targets.system import LOCAL, is_driver, is_plugin
 if TYPE_CHECKING:
     from venturi.measure.prove.bench import Bench
 
-__all__ = ["FORMAT", "SECONDS", "before_run", "proofs", "prove", "summary"]
-
 SECONDS = 9.0
 """After this time no further measurement begins."""
 
@@ -109,10 +107,7 @@ def before_run(
                 ExitCode.UNPROVEN,
                 hint="venturi prove says what was expected and found; --unproven goes on, and marks figures",
             )
-        note(
-            "warning",
-            f"the self-test failed here: {names}; every figure is marked as unproven",
-        )
+        note("warning", f"the self-test failed here: {names}; every figure is marked as unproven")
     return found
 
 

@@ -15,8 +15,6 @@ from venturi.common.units import Quantity
 from venturi.measure.prove.bench import Bench
 from venturi.measure.prove.outcome import CheckKind, Checks, Proof, ProofName
 
-__all__ = ["prove"]
-
 _EXACT = 1e-9
 _MS = 1_000_000
 
@@ -127,9 +125,9 @@ def _speed(checks: Checks, cell: Cell) -> None:
 
 
 def _core(checks: Checks) -> None:
-    """The core's own: `crates/core/src/known.rs`."""
+    """The core's own: `crates/core/src/self_test.rs`."""
     _near(checks, "middle-of-a-histogram", 2000, hdr.percentile({1000: 1, 2000: 1, 3000: 1}, 50.0), "ns")
-    for answer in json.loads(load_core().known_answers()):
+    for answer in json.loads(load_core().self_test()):
         _near(checks, f"core-{answer['part']}", answer["expected"], answer["found"], answer["unit"])
 
 

@@ -26,10 +26,10 @@ from venturi.plan.load import layer_tree, load
 from venturi.plan.rules.services import names_something
 from venturi.plan.scenario import Scenario
 from venturi.targets.system import (
+    BY_SCHEME,
     PORTS,
     REFERENCE,
     REMOTE,
-    SYSTEMS,
     System,
     is_charrow,
     is_local,
@@ -39,8 +39,6 @@ from venturi.targets.system import (
     scheme_of,
 )
 from venturi.targets.urls import each_host, is_loopback, printable
-
-__all__ = ["TIMEOUT_NS", "Bench", "ExternalCounters", "ExternalView", "Trial", "process_cpu_ns"]
 
 NOISY = 0.10
 """If other processes or the host use this share of all cores or more, a deviation in time is excused."""
@@ -133,7 +131,7 @@ class Bench:
         seconds: float | None = None,
     ) -> None:
         self.url, self._note, self._seconds = url, note, seconds
-        self.system: System = next(one for one in SYSTEMS if url.partition("://")[0] in one.schemes)
+        self.system: System = BY_SCHEME[scheme_of(url)]
         self._executor = CoreExecutor()
         self._settings = {name: value for name, value in (settings or {}).items() if value not in (None, [])}
         self._stack = contextlib.ExitStack()
@@ -271,7 +269,7 @@ class Bench:
         cell = self.cell(**changes)
         # A store that is emptied may listen elsewhere afterwards.
         endpoints.ready(cell)
-        url = endpoints.url(cell)
+        url, target = endpoints.url(cell), str(cell.parameters["target"])
         with contextlib.ExitStack() as stack:
             relay = None
             if plan is not None:
@@ -288,8 +286,8 @@ class Bench:
                 sample_interval_ns=sample_ns,
                 options=endpoints.options(cell),
             )
-            endpoints.begin(cell)
-            counters = ExternalCounters(endpoints.server_pid(cell) or self._pid)
+            endpoints.local.fills_store(target)
+            counters = ExternalCounters(endpoints.local.pid(target) or self._pid)
             control = self._executor.control()
             record = completed(
                 run_with_progress(self._executor.run_trial, spec, control, None, poll_seconds=1.0)

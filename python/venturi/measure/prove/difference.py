@@ -12,8 +12,6 @@ from venturi.analysis.statistics.difference import LEAST_REPEATS, Difference, di
 from venturi.measure.prove.bench import Bench, Trial
 from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, ProofName, Reason
 
-__all__ = ["prove"]
-
 MORE = 0.05
 _WORK_NS = 400_000
 _BATCHES = 60

@@ -11,8 +11,6 @@ from venturi.measure.prove.bench import TIMEOUT_NS, Bench, Trial
 from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, ProofName, Reason
 from venturi.measure.prove.relay import FRAMINGS, Fault, Plan
 
-__all__ = ["prove"]
-
 _BATCHES = 6
 _TIMEOUT_NS = 300_000_000
 _KINDS = {

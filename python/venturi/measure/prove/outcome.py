@@ -7,17 +7,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-__all__ = [
-    "Check",
-    "CheckKind",
-    "Checks",
-    "Outcome",
-    "Proof",
-    "ProofName",
-    "Reason",
-    "worst",
-]
-
 
 class ProofName(str, Enum):
     """Parts of the self-test, in the order in which they are made."""

@@ -12,8 +12,6 @@ from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, Pro
 from venturi.measure.prove.relay import FRAMINGS, Plan
 from venturi.targets.system import batches_as_asked, has_tables
 
-__all__ = ["prove"]
-
 RIGHT = 0.01
 """The error of a rate that is allowed."""
 _RATE = 800.0

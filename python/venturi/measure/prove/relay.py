@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-__all__ = ["FRAMINGS", "Fault", "Framing", "Piece", "Plan", "Relay"]
-
 
 @dataclass
 class Piece:
@@ -144,11 +142,7 @@ class _Lines:
             yield Piece(line + b"\n", True)
 
 
-FRAMINGS: dict[str, type[Framing]] = {
-    "flight": _Flight,
-    "charrow": _Charrow,
-    "opentsdb": _Lines,
-}
+FRAMINGS: dict[str, type[Framing]] = {"flight": _Flight, "charrow": _Charrow, "opentsdb": _Lines}
 """By the scheme of a system."""
 
 

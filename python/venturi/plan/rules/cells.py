@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from venturi.common.environment import memory_limit
-from venturi.common.errors import ScenarioError
 from venturi.common.suffixes import fitting, format_bytes
 from venturi.inputs.files import MOST_BATCH_BYTES
-from venturi.plan.rules import databases, services
-from venturi.plan.rules import timeseries as ingests
-from venturi.plan.rules.databases import check_upsert
-from venturi.plan.rules.options import check_values
-from venturi.plan.rules.services import (
-    check_exec,
-    check_flight,
-    check_http,
-    check_tls,
-    names_something,
-    only_ingest,
-)
+from venturi.plan.rules import services, stores
+from venturi.plan.rules.options import check_values, with_article
+from venturi.plan.rules.services import check_exec, check_flight, check_http, check_tls, names_something
+from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target
-from venturi.plan.workload import Workload
-from venturi.targets.handicap import CLIENT_STAGES, nanoseconds
+from venturi.plan.workload import OPERATIONS, Workload
 from venturi.targets.system import (
+    BY_SCHEME,
+    CLIENT_STAGES,
+    PLUGINS,
     REFERENCE,
+    handicap_ns,
     has_tables,
     is_charrow,
     is_plugin,
     is_program,
-    is_readable,
     scheme_of,
 )
 
@@ -38,58 +31,119 @@ if TYPE_CHECKING:
     from venturi.plan.cell import Cell
     from venturi.plan.scenario import Scenario
 
-__all__ = ["check_cell", "check_room"]
 
-
-def check_cell(scenario: Scenario, workload: Workload, target: Target, chosen: dict[str, Any]) -> None:
+def check_cell(scenario: Scenario, workload: Workload, target: Target) -> None:
     """Whether a cell can be measured at all. Raises ScenarioError."""
 
-    def where(table: str, key: str) -> str:
-        return scenario.where("matrix" if key in chosen else table, key)
-
-    url = target.url
+    url, wrong = target.url, scenario.wrong
+    _check_operation(workload.operation, url, wrong)
+    _check_data(workload, url, wrong)
     if is_plugin(url):
-        services.check_plugin(workload, url, where)
+        pass
     elif workload.operation == "upsert":
-        check_upsert(workload, target, where)
+        stores.check_upsert(workload, target, wrong)
     elif workload.operation == "ingest":
-        ingests.check_ingest(workload, target, where)
+        stores.check_ingest(workload, target, wrong)
     elif is_charrow(url):
-        only_ingest(workload, where)
-        services.check_query(workload, target, where)
-    elif has_tables(url) and not is_readable(url):
-        only_ingest(workload, where)
-        databases.check_table(workload, target, where)
+        services.check_query(workload, target, wrong)
+    elif has_tables(url):
+        stores.check_table(workload, target, wrong)
     elif scheme_of(url) == "http+arrow":
-        check_http(workload, target, where)
+        check_http(workload, target, wrong)
     elif scheme_of(url) == "exec":
-        check_exec(workload, target, where)
-    elif workload.operation == "get" and is_readable(url):
-        only_ingest(workload, where)
-        databases.check_get(workload, target, where)
+        check_exec(workload, target, wrong)
     else:
-        check_flight(workload, url, where)
-    check_values(target, where)
+        check_flight(workload, url, wrong)
+    check_values(target, wrong)
     # Endpoints of what a plain Flight server holds may be TLS's.
     if scheme_of(url) != "flight" or not names_something(url):
-        check_tls(target, where)
-    _check_handicap(workload, target, where)
+        check_tls(target, wrong)
+    _check_keys(workload, wrong)
+    _check_handicap(workload, target, wrong)
 
 
-def _check_handicap(workload: Workload, target: Target, where: Any) -> None:
+_ELSEWHERE = {
+    "upsert": "name a database: --target mysql://HOST/DATABASE, or sqlite://local for a first try",
+    "ingest": "name a store of time series: --target akumuli://HOST, or akumuli://local for a first try",
+}
+"""Where an operation can go that a system does not take."""
+
+
+def _check_operation(operation: str, url: str, wrong: Wrong) -> None:
+    """Whether the system takes it."""
+    scheme, plugin = scheme_of(url), PLUGINS.get(scheme_of(url))
+    taken = sorted(plugin.operations if plugin is not None else BY_SCHEME[scheme].operations)
+    if operation not in taken:
+        package = f" of {plugin.package}" if plugin is not None else ""
+        operations = " and ".join(f"{name}s" for name in taken)
+        raise wrong(
+            f"operation: {scheme}://{package} takes {operations}, no {operation}s",
+            _ELSEWHERE.get(operation, f"leave the operation out, or set it to {' or '.join(taken)}"),
+        )
+
+
+_DATA = {
+    "get": ("records", "file", "remote"),
+    "put": ("records", "file"),
+    "upsert": ("usage", "file"),
+    "ingest": ("metrics", "file"),
+}
+_DATA_HINTS = {
+    "upsert": 'leave data out for "usage", or name a file and its key: --data t.parquet --key a,b',
+    "ingest": 'leave data out for "metrics", or name a file: --data t.parquet --time ts --tags host',
+    "usage": f"usage is for upserts: {_ELSEWHERE['upsert']}",
+    "metrics": f"metrics are for ingests: {_ELSEWHERE['ingest']}",
+    "states": "name a server that turns states into columns: --target charrow://HOST, or charrow://local",
+}
+"""What to do, by operation or by what it does not take."""
+
+
+def _check_data(workload: Workload, url: str, wrong: Wrong) -> None:
+    """Whether the operation moves such data to or from the system."""
+    operation, scheme = workload.operation, scheme_of(url)
+    data = workload.data if isinstance(workload.data, str) else workload.data.source
+    taken = _DATA[operation]
+    if is_charrow(url):
+        taken = (*taken, "states")
+    elif scheme == "akumuli":
+        taken = (*taken, "archive")
+    elif is_plugin(url):
+        taken = ("remote",) if services.gets_own(workload, url) else _DATA["put"]
+    elif scheme == "empty" and operation == "ingest":
+        taken = ("metrics",)
+    if data not in taken:
+        names = ["a file" if name == "file" else name for name in taken]
+        raise wrong(
+            f"data: {with_article(operation)} of {scheme}:// has {', '.join(names[:-1] or names)}"
+            f"{f' or {names[-1]}' if names[1:] else ''}, not {data}",
+            _DATA_HINTS.get(operation, _DATA_HINTS.get(data, "leave data out")),
+        )
+
+
+def _check_keys(workload: Workload, wrong: Wrong) -> None:
+    """Whether each key that is set belongs to the operation."""
+    operation = workload.operation
+    for key, operations in OPERATIONS.items():
+        if operation not in operations and getattr(workload, key) is not None:
+            belongs = " and ".join(f"{name}s" for name in operations)
+            raise wrong(f"{key}: is for {belongs}, and this is {with_article(operation)}")
+    if operation != "ingest" and isinstance(workload.values, list):
+        raise wrong(f"values: {', '.join(workload.values)!r} is not one of random, sequential")
+
+
+def _check_handicap(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether the client has the stages that shall be slowed down."""
     if target.handicap is None:
         return
-    at = where("target", "handicap")
     if target.url.startswith("empty:"):
-        raise ScenarioError(f"{at}: {target.url} moves nothing, so it has no stage to slow down")
-    known = [s for s in CLIENT_STAGES[workload.operation] if s != "verify" or workload.verify == "checksum"]
-    for stage in nanoseconds(target.handicap):
-        if stage not in known:
-            raise ScenarioError(
-                f"{at}: the client of a {workload.operation} has no stage {stage} here; "
-                f"it has {', '.join(known)}",
-                hint=f"slow the other end down: venturi serve {REFERENCE.get(scheme_of(target.url))} "
+        raise wrong(f"handicap: {target.url} moves nothing, so it has no stage to slow down")
+    stages = [s for s in CLIENT_STAGES[workload.operation] if s != "verify" or workload.verify == "checksum"]
+    for stage in handicap_ns(target.handicap):
+        if stage not in stages:
+            raise wrong(
+                f"handicap: the client of a {workload.operation} has no stage {stage} here; it has "
+                f"{', '.join(stages)}",
+                f"slow the other end down: venturi serve {REFERENCE.get(scheme_of(target.url))} "
                 f"--handicap {target.handicap}",
             )
 
@@ -113,17 +167,12 @@ def check_room(scenario: Scenario, cell: Cell) -> None:
     _working_set(scenario, cell)
 
 
-def _where(scenario: Scenario, table: str, key: str) -> str:
-    return scenario.where("matrix" if key in scenario.axes else table, key)
-
-
 def _threads(scenario: Scenario, cell: Cell) -> None:
     threads = cell.parameters["threads"]
     if threads > _MOST_THREADS:
-        raise ScenarioError(
-            f"{_where(scenario, 'workload', 'streams')}: {threads} streams would have as many threads; "
-            f"the most are {_MOST_THREADS}",
-            hint=f"let streams share threads: --threads {os.cpu_count() or 1}",
+        raise scenario.wrong(
+            f"streams: {threads} streams would have as many threads; the most are {_MOST_THREADS}",
+            f"let streams share threads: --threads {os.cpu_count() or 1}",
         )
 
 
@@ -133,27 +182,26 @@ def _messages(scenario: Scenario, cell: Cell) -> None:
         return
     rows = min(p["rows_per_batch"], p["rows_per_stream"] or p["rows_per_batch"])
     size = int(rows * p["row_bytes"])
-    head = f"{_where(scenario, 'workload', 'rows_per_batch')}: {p['rows_per_batch']:,} rows are a message of"
+    head = f"rows_per_batch: {p['rows_per_batch']:,} rows are a message of"
     if size > MOST_BATCH_BYTES:
-        raise ScenarioError(f"{head} {format_bytes(size)}; the most is {format_bytes(MOST_BATCH_BYTES)}")
+        raise scenario.wrong(f"{head} {format_bytes(size)}; the most is {format_bytes(MOST_BATCH_BYTES)}")
     limit = dict(cell.options).get("max_message_size", scenario.target.max_message_size)
     url = str(p["target"])
     blocks = is_charrow(url) or has_tables(url) or is_program(url)
     if blocks:
         limit = dict(cell.options).get("max_block_bytes", 2**30)
     if p["operation"] == "get" and size > limit and not is_plugin(url):
-        raise ScenarioError(
+        raise scenario.wrong(
             f"{head} {format_bytes(size)}, over the limit of {format_bytes(limit)}",
-            hint="take fewer rows per batch, or raise "
-            + ("--max-block-size" if blocks else "--max-message-size"),
+            "take fewer rows per batch, or raise " + ("--max-block-size" if blocks else "--max-message-size"),
         )
     total = memory_limit()
     if total is not None and size * p["streams"] > total * _SHARE:
         fits = int(total * _SHARE / p["streams"] / p["row_bytes"])
-        raise ScenarioError(
+        raise scenario.wrong(
             f"{head} {format_bytes(size)}, and {p['streams']} streams hold one each; "
             f"they may take half of the {format_bytes(total)} of memory that there is",
-            hint=(f"--rows-per-batch {fitting(fits)} fits; or " if fits else "") + "take fewer streams",
+            (f"--rows-per-batch {fitting(fits)} fits; or " if fits else "") + "take fewer streams",
         )
 
 
@@ -163,11 +211,11 @@ def _working_set(scenario: Scenario, cell: Cell) -> None:
     if p["operation"] == "ingest" and p["generate"] == "ahead" and p["rows_per_stream"] is not None:
         size = p["rows_per_stream"] * p["streams"] * _POINT_TEXT_BYTES
         if size > _MOST_POINTS_AHEAD:
-            raise ScenarioError(
-                f"{_where(scenario, 'workload', 'generate')}: so many points take "
+            raise scenario.wrong(
+                f"generate: so many points take "
                 f"about {format_bytes(size)} as messages; the most that are made ahead are "
                 f"{format_bytes(_MOST_POINTS_AHEAD)}",
-                hint="take fewer points_per_stream, or --generate inline, or archives (venturi generate)",
+                "take fewer points_per_stream, or --generate inline, or archives (venturi generate)",
             )
     if p["working_set"] is None or p["generate"] != "ahead":
         return
@@ -175,8 +223,8 @@ def _working_set(scenario: Scenario, cell: Cell) -> None:
     total = memory_limit()
     most = min(_MOST_AHEAD_BYTES, total or _MOST_AHEAD_BYTES)
     if size > most:
-        raise ScenarioError(
-            f"{_where(scenario, 'workload', 'working_set')}: statements of {p['working_set']:,} rows take "
+        raise scenario.wrong(
+            f"working_set: statements of {p['working_set']:,} rows take "
             f"over {format_bytes(size)}; the most that are built ahead are {format_bytes(most)}",
-            hint="take a smaller --working-set, or --generate inline",
+            "take a smaller --working-set, or --generate inline",
         )

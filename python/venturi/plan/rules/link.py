@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from venturi.common import links
-from venturi.common.errors import ScenarioError
 from venturi.common.links import SERVER_END
 from venturi.plan.cell import Cell
 from venturi.targets.system import (
@@ -29,8 +28,6 @@ from venturi.targets.urls import each_host
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
-
-__all__ = ["check", "check_all", "is_beside", "ports", "resolve_links"]
 
 _PORT = re.compile(rf"{re.escape(SERVER_END)}:(\d{{1,5}})\b")
 _MOST_LOADERS = 1_000
@@ -52,27 +49,23 @@ def is_beside(scenario: Scenario, url: str) -> bool:
 def check_all(scenario: Scenario, cells: Sequence[Cell]) -> None:
     """Whether somebody uses the link, and what is started at its other end. Raises ScenarioError."""
     if scenario.over_link and not any(cell.parameters["link"] for cell in cells):
-        raise ScenarioError(
-            f"{_where(scenario, 'link')}: leads to X://remote, and every cell is beside the client",
-            hint="leave the link out, or measure the remote place too",
+        raise scenario.wrong(
+            "link: leads to X://remote, and every cell is beside the client",
+            "leave the link out, or measure the remote place too",
         )
     if scenario.hosts.server is None:
         return
     if not scenario.over_link:
-        raise ScenarioError(
-            f"{_where(scenario, 'server')}: is started at the other end of a link, and no link is named",
-            hint=f"name one: --link {links.UNSHAPED}",
+        raise scenario.wrong(
+            "server: is started at the other end of a link, and no link is named",
+            f"name one: --link {links.UNSHAPED}",
         )
     if not any(map(_may_reach, cells)):
-        raise ScenarioError(
-            f"{_where(scenario, 'server')}: no address, command or driver option has {SERVER_END} in it, so "
+        raise scenario.wrong(
+            f"server: no address, command or driver option has {SERVER_END} in it, so "
             "nobody would speak to this program",
-            hint=f"where it listens is {SERVER_END}: --target flight://{SERVER_END}:PORT",
+            f"where it listens is {SERVER_END}: --target flight://{SERVER_END}:PORT",
         )
-
-
-def _where(scenario: Scenario, key: str) -> str:
-    return scenario.where("matrix" if key in scenario.axes else "hosts", key)
 
 
 def _texts(cell: Cell) -> dict[str, str]:
@@ -102,52 +95,44 @@ def _may_reach(cell: Cell) -> bool:
 
 def check(scenario: Scenario, cell: Cell) -> None:
     """Whether what it measures goes over a link that is made here. Raises ScenarioError."""
-    p, url = cell.parameters, str(cell.parameters["target"])
-
-    def where(key: str) -> str:
-        return _where(scenario, key)
-
+    p, url, wrong = cell.parameters, str(cell.parameters["target"]), scenario.wrong
     if p["link"] is None and (key := _names_server(cell)) is not None:
-        raise ScenarioError(
-            f"{scenario.where('target', key)}: {SERVER_END} is the other end of a link, and none is named",
-            hint='venturi run --link 1gbit --server "COMMAND" makes one, and starts what serves there',
+        raise scenario.wrong(
+            f"{key}: {SERVER_END} is the other end of a link, and none is named",
+            'venturi run --link 1gbit --server "COMMAND" makes one, and starts what serves there',
         )
     if p["backplane"] is not None and p["link"] is None:
-        raise ScenarioError(f"{where('backplane')}: is what loaders share behind links, and no link is named")
+        raise wrong("backplane: is what loaders share behind links, and no link is named")
     if p["loaders"] is not None and p["link"] is not None and p["loaders"] > _MOST_LOADERS:
-        raise ScenarioError(
-            f"{where('loaders')}: over links made here at most {_MOST_LOADERS}, the switch's ports"
-        )
+        raise wrong(f"loaders: over links made here at most {_MOST_LOADERS}, the switch's ports")
     if p["backplane"] is not None and p["loaders"] is None:
-        raise ScenarioError(
-            f"{where('backplane')}: is what several loaders share, and none is named",
-            hint="name a link and loaders: --link 1gbit --loaders 4 --streams 4",
+        raise wrong(
+            "backplane: is what several loaders share, and none is named",
+            "name a link and loaders: --link 1gbit --loaders 4 --streams 4",
         )
     if p["link"] is None:
         if p["cross"] is not None:
-            raise ScenarioError(f"{where('cross')}: is other traffic on a link, and no link is named")
+            raise wrong("cross: is other traffic on a link, and no link is named")
         if scenario.over_link and is_beside(scenario, url):
             if p["loaders"] is not None and p["loaders"] > 1:
-                raise ScenarioError(
-                    f"{where('loaders')}: {url} is beside one client, and over links no other reaches it",
-                    hint="--loaders 1, or leave such cells out",
+                raise wrong(
+                    f"loaders: {url} is beside one client, and over links no other reaches it",
+                    "--loaders 1, or leave such cells out",
                 )
         elif scenario.over_link:
-            raise ScenarioError(
-                f"{where('link')}: some cells have a link and others have none, which are other places",
-                hint=f"{links.UNSHAPED!r} is the same path, as fast as it goes",
+            raise wrong(
+                "link: some cells have a link and others have none, which are other places",
+                f"{links.UNSHAPED!r} is the same path, as fast as it goes",
             )
         return
     if scenario.on is not None:
-        raise ScenarioError(
-            f"{where('link')}: is made on this host, and --on has others", hint="leave one of them out"
-        )
+        raise wrong("link: is made on this host, and --on has others", "leave one of them out")
     if p["cross"] is not None and links.parse(str(p["link"])).rate is None:
-        raise ScenarioError(f"{where('cross')}: is a share of a rate, and {p['link']!r} has none")
+        raise wrong(f"cross: is a share of a rate, and {p['link']!r} has none")
     if (reason := _not_over_it(cell, scenario.hosts.server is not None)) is not None:
-        raise ScenarioError(
-            f"{where('link')}: {reason}",
-            hint="what goes over a link is started for the run: --target flight://local, mysql://local, ... "
+        raise wrong(
+            f"link: {reason}",
+            "what goes over a link is started for the run: --target flight://local, mysql://local, ... "
             f'or your own server, --server "COMMAND" --target flight://{SERVER_END}:PORT',
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from venturi.common.errors import ScenarioError
+from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target, usual
 from venturi.plan.workload import SIZES, Workload
 from venturi.targets.options import APPLIES, DEFAULTS, ONLY_HERE, PARAMETERS, SETTINGS, VALUES
@@ -25,22 +25,6 @@ from venturi.targets.system import (
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = [
-    "LINK_NS",
-    "UPSERT_NS",
-    "addresses",
-    "amount",
-    "apply_defaults",
-    "belongs_to_other_target",
-    "check_options",
-    "check_values",
-    "fitted",
-    "given_with_address",
-    "idle",
-    "option_parameters",
-    "without_inapplicable",
-]
-
 
 def addresses(scenario: Scenario) -> list[str]:
     if "place" in scenario.axes:
@@ -57,8 +41,8 @@ def without_inapplicable(scenario: Scenario) -> Scenario:
     def given_before(name: str) -> bool:
         return given_with_address(scenario, "target", name) is False
 
-    given = set(scenario.target.given()) | {name for name in scenario.axes if name in APPLIES}
-    dropped = [n for n in APPLIES if n in given and given_before(n) and not _means_something(scenario, n)]
+    changed = set(scenario.target.changed()) | {name for name in scenario.axes if name in APPLIES}
+    dropped = [n for n in APPLIES if n in changed and given_before(n) and not _means_something(scenario, n)]
     if not dropped:
         return scenario
     axes = {axis: values for axis, values in scenario.axes.items() if axis not in dropped}
@@ -100,8 +84,8 @@ def _means_something(scenario: Scenario, name: str) -> bool:
 
 def _unknown(name: str, value: Any, url: str) -> tuple[str, ...]:
     """The values that the option has there, where this is none of them."""
-    known = VALUES.get((name, scheme_of(url)), ())
-    return known if known and str(value).partition(":")[0] not in known else ()
+    choices = VALUES.get((name, scheme_of(url)), ())
+    return choices if choices and str(value).partition(":")[0] not in choices else ()
 
 
 def belongs_to_other_target(scenario: Scenario, chosen: Mapping[str, Any], url: str) -> bool:
@@ -112,8 +96,8 @@ def belongs_to_other_target(scenario: Scenario, chosen: Mapping[str, Any], url: 
         return scheme_of(at) in APPLIES[name] and (value is None or not _unknown(name, value, at))
 
     def is_left_out(name: str, value: Any) -> bool:
-        here = any(is_known(name, other, url) for other in scenario.axes.get(name, ()))
-        return here and any(is_known(name, value, other) for other in addresses(scenario))
+        applying = any(is_known(name, other, url) for other in scenario.axes.get(name, ()))
+        return applying and any(is_known(name, value, other) for other in addresses(scenario))
 
     options = {name: value for name, value in chosen.items() if name in APPLIES and value is not None}
     return any(_unknown(name, value, url) and is_left_out(name, value) for name, value in options.items())
@@ -123,18 +107,20 @@ def idle(scenario: Scenario) -> set[str]:
     """Options that are at their default and mean nothing anywhere in the scenario."""
     urls = addresses(scenario)
     operations = scenario.axes.get("operation", [scenario.workload.operation])
-    given = scenario.target.given()
+    changed = scenario.target.changed()
     return {
-        n for n in APPLIES if n not in given and not any(applies(n, u, o) for u in urls for o in operations)
+        n for n in APPLIES if n not in changed and not any(applies(n, u, o) for u in urls for o in operations)
     }
 
 
 def _inapplicable(scenario: Scenario) -> list[str]:
     """Options that are given and mean nothing anywhere in the scenario."""
-    given = set(scenario.target.given()) | {name for name in scenario.axes if name in APPLIES}
+    changed = set(scenario.target.changed()) | {name for name in scenario.axes if name in APPLIES}
     urls = addresses(scenario)
     operations = scenario.axes.get("operation", [scenario.workload.operation])
-    return [n for n in APPLIES if n in given and not any(applies(n, u, o) for u in urls for o in operations)]
+    return [
+        n for n in APPLIES if n in changed and not any(applies(n, u, o) for u in urls for o in operations)
+    ]
 
 
 def applies(name: str, url: str, operation: str) -> bool:
@@ -164,8 +150,8 @@ def _applying(names: Iterable[str], url: str, operation: str) -> set[str]:
 
 def fitted(target: Target, url: str, operation: str) -> Target:
     """The target of one cell: its own address, and no option that means nothing there."""
-    defaults, here = usual(Target), _applying(APPLIES, url, operation)
-    update = {name: defaults[name] for name in APPLIES if name not in here}
+    defaults, applying = usual(Target), _applying(APPLIES, url, operation)
+    update = {name: defaults[name] for name in APPLIES if name not in applying}
     return target.model_copy(update={**update, "url": url})
 
 
@@ -175,10 +161,10 @@ def option_parameters(target: Target, operation: str) -> dict[str, Any]:
     if operation == "ingest" and scheme_of(target.url) == "empty":
         usual = {**DEFAULTS["akumuli"], "dialect": "akumuli"}
 
-    here = _applying(PARAMETERS, target.url, operation)
+    applying = _applying(PARAMETERS, target.url, operation)
 
     def value(name: str) -> Any:
-        if name not in here:
+        if name not in applying:
             return None
         found = getattr(target, name)
         if name == "digits":
@@ -191,48 +177,45 @@ def option_parameters(target: Target, operation: str) -> dict[str, Any]:
             return found if isinstance(found, int) else None
         return usual.get(name) if found is None or found == [] else found
 
-    strange = {key for plugin in PLUGINS.values() for key in plugin.settings}
-    return {n: value(n) for n in PARAMETERS if n not in strange or n in here}
+    plugin_keys = {key for plugin in PLUGINS.values() for key in plugin.settings}
+    return {n: value(n) for n in PARAMETERS if n not in plugin_keys or n in applying}
 
 
-def _an(operation: str) -> str:
+def with_article(operation: str) -> str:
     return f"{'an' if operation[0] in 'aeiou' else 'a'} {operation}"
 
 
 def check_options(scenario: Scenario) -> None:
     """Whether every option means something somewhere in the scenario. Raises ScenarioError."""
     for name in _inapplicable(scenario):
-        where = scenario.where("matrix" if name in scenario.axes else "target", name)
         if name in ONLY_HERE and any(map(is_time_series, addresses(scenario))):
             flag = "threads" if name == "pool" else name
-            raise ScenarioError(
-                f"{where}: is of a store that is started for the run, and {addresses(scenario)[0]} is there "
+            raise scenario.wrong(
+                f"{name}: is of a store that is started for the run, and {addresses(scenario)[0]} is there "
                 "already",
-                hint=f"start one so: venturi serve timeseries --data DIR --{flag} ..., or use akumuli://local",
+                f"start one so: venturi serve timeseries --data DIR --{flag} ..., or use akumuli://local",
             )
         having = SETTINGS[name].operations
         if any(scheme_of(url) in APPLIES[name] for url in addresses(scenario)) and having:
-            raise ScenarioError(
-                f"{where}: is for {' and '.join(f'{it}s' for it in having)}, and this is "
-                f"{_an(scenario.workload.operation)}",
-                hint=f"leave it out, or the operation is another: --operation {next(iter(having))}",
+            raise scenario.wrong(
+                f"{name}: is for {' and '.join(f'{it}s' for it in having)}, and this is "
+                f"{with_article(scenario.workload.operation)}",
+                f"leave it out, or the operation is another: --operation {next(iter(having))}",
             )
-        raise ScenarioError(
-            f"{where}: {_schemes(scenario)} has no option {name}",
-            hint=f"it belongs to {', '.join(f'{s}://' for s in sorted(APPLIES[name]))}",
+        raise scenario.wrong(
+            f"{name}: {_schemes(scenario)} has no option {name}",
+            f"it belongs to {', '.join(f'{s}://' for s in sorted(APPLIES[name]))}",
         )
 
 
-def check_values(target: Target, where: Any) -> None:
+def check_values(target: Target, wrong: Wrong) -> None:
     """Values of an option that this system does not know, though another does."""
     scheme = scheme_of(target.url)
     for name in dict.fromkeys(name for name, _ in VALUES):
         value = getattr(target, name)
-        known = _unknown(name, value, target.url) if value is not None else ()
-        if known:
-            raise ScenarioError(
-                f"{where('target', name)}: {scheme}:// has no {name} {value}; it has {', '.join(known)}"
-            )
+        choices = _unknown(name, value, target.url) if value is not None else ()
+        if choices:
+            raise wrong(f"{name}: {scheme}:// has no {name} {value}; it has {', '.join(choices)}")
 
 
 LINK_NS = 5_000_000_000
@@ -285,8 +268,8 @@ def apply_defaults(scenario: Scenario) -> Scenario:
 
 def _is_read(scenario: Scenario) -> bool:
     """Whether databases are asked for what only a get has."""
-    given = {*scenario.target.given(), *scenario.axes}
-    return bool(given & READING) and all(map(is_readable, addresses(scenario)))
+    changed = {*scenario.target.changed(), *scenario.axes}
+    return bool(changed & READING) and all(map(is_readable, addresses(scenario)))
 
 
 def amount(workload: Workload, width: float | None, over_link: bool = False) -> tuple[int | None, int | None]:

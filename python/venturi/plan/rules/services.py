@@ -2,76 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import parse_qs
 
-from venturi.common.errors import ScenarioError
 from venturi.plan.cell import Cell
-from venturi.plan.rules import timeseries as ingests
+from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target
-from venturi.plan.workload import INGEST, SIZES, UPSERT, FileData, Workload
+from venturi.plan.workload import SIZES, FileData, Workload
 from venturi.targets.system import (
     NETWORK,
     PLUGINS,
     has_tables,
     is_charrow,
-    is_database,
     is_local,
     is_plugin,
-    is_readable,
     is_shared,
-    is_time_series,
     is_unix,
     scheme_of,
 )
 from venturi.targets.urls import split_url
 
-__all__ = [
-    "asks_query",
-    "check_exec",
-    "check_flight",
-    "check_http",
-    "check_plugin",
-    "check_query",
-    "check_query_amount",
-    "check_rows",
-    "check_tls",
-    "gets_own",
-    "is_file",
-    "names_something",
-    "only_ingest",
-    "query_text",
-    "quote_identifier",
-]
 
-
-def check_tls(target: Target, where: Any) -> None:
+def check_tls(target: Target, wrong: Wrong) -> None:
     """Whether options of TLS go with an address that wants TLS: without it all would go in the clear."""
     scheme = scheme_of(target.url)
     if scheme not in NETWORK or target.url.startswith(f"{scheme}+tls:"):
         return
     for key in ("tls_insecure", "tls_ca", "tls_certificate", "tls_key", "tls_server_name"):
         if getattr(target, key):
-            raise ScenarioError(
-                f"{where('target', key)}: is for TLS, and {scheme}:// goes without it",
-                hint="leave it out: a Unix socket has no TLS"
+            raise wrong(
+                f"{key}: is for TLS, and {scheme}:// goes without it",
+                "leave it out: a Unix socket has no TLS"
                 if is_unix(target.url)
                 else f"write {scheme}+tls://, or leave it out",
             )
-
-
-def only_ingest(workload: Workload, where: Any) -> None:
-    for key in INGEST:
-        if getattr(workload, key) is not None:
-            raise ScenarioError(
-                f"{where('workload', key)}: is for ingests, and this is an {workload.operation}"
-                if workload.operation == "upsert"
-                else f"{where('workload', key)}: is for ingests, and this is a {workload.operation}"
-            )
-    if isinstance(workload.values, list):
-        raise ScenarioError(
-            f"{where('workload', 'values')}: {', '.join(workload.values)!r} is not one of random, sequential"
-        )
 
 
 def names_something(url: str) -> bool:
@@ -85,49 +48,15 @@ def names_something(url: str) -> bool:
     return parts.scheme != "empty" and bool(parts.path.strip("/") or parts.query)
 
 
-def check_rows(workload: Workload, url: str, where: Any) -> None:
-    """Whether the data are rows that a get or a put moves. Raises ScenarioError."""
-    operation = workload.operation
-    if is_readable(url):
-        raise ScenarioError(
-            f"{where('workload', 'operation')}: {scheme_of(url)}:// takes gets and upserts, no {operation}s",
-            hint="leave the operation out, or set it to get or upsert",
-        )
-    for found, taken in ((is_database(url), "upsert"), (is_time_series(url), "ingest")):
-        if found:
-            raise ScenarioError(
-                f"{where('workload', 'operation')}: {scheme_of(url)}:// takes {taken}s, not a {operation}",
-                hint=f"leave the operation out, or set it to {taken}",
-            )
-    for key in ("key", "add", "working_set", *UPSERT):
-        if getattr(workload, key) is not None:
-            raise ScenarioError(f"{where('workload', key)}: is for upserts, and this is a {operation}")
-    only_ingest(workload, where)
-    at = where("workload", "data")
-    if workload.data == "usage":
-        raise ScenarioError(f"{at}: usage is for upserts; a {operation} has records or a file")
-    if workload.data == "states":
-        raise ScenarioError(
-            f"{at}: states are rows of a server of charrow://, which turns them into columns",
-            hint="name one: --target charrow://HOST, or charrow://local for a first try",
-        )
-    if ingests.is_points(workload.data):
-        raise ScenarioError(f"{at}: points are for ingests; a {operation} has records or a file")
-    if operation == "put" and workload.data == "remote":
-        raise ScenarioError(f"{at}: a put needs data of its own, records or a file, not remote")
-
-
-def check_flight(workload: Workload, url: str, where: Any) -> None:
+def check_flight(workload: Workload, url: str, wrong: Wrong) -> None:
     """Whether a get or a put can go this way with these data."""
-    check_rows(workload, url, where)
-    at = where("workload", "data")
     if workload.operation == "put":
         return
     if workload.data == "remote":
         if not names_something(url) and not url.startswith("empty:"):
-            raise ScenarioError(
-                f"{at}: {url} does not say what to get",
-                hint="name it in the URL: "
+            raise wrong(
+                f"data: {url} does not say what to get",
+                "name it in the URL: "
                 + (
                     "flight://HOST:PORT/TABLE, ?command=TEXT or ?ticket=TEXT"
                     if scheme_of(url) != "http+arrow"
@@ -135,73 +64,42 @@ def check_flight(workload: Workload, url: str, where: Any) -> None:
                 ),
             )
     elif workload.data != "records" and names_something(url):
-        raise ScenarioError(
-            f"{at}: a get from {url} moves what the server holds, not a file",
-            hint='leave data out, or set it to "remote"',
+        raise wrong(
+            f"data: a get from {url} moves what the server holds, not a file",
+            'leave data out, or set it to "remote"',
         )
 
 
-def check_http(workload: Workload, target: Target, where: Any) -> None:
+def check_http(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether a get or a put can go this way with these data. Raises ScenarioError."""
-    check_flight(workload, target.url, where)
+    check_flight(workload, target.url, wrong)
     if workload.operation == "put" and target.body == "length" and workload.duration is not None:
-        raise ScenarioError(
-            f"{where('target', 'body')}: the length is said before the body is sent, and a duration ends it "
-            "at any row",
-            hint="--rows-per-stream 10M instead of the duration, or --body chunked",
+        raise wrong(
+            "body: the length is said before the body is sent, and a duration ends it at any row",
+            "--rows-per-stream 10M instead of the duration, or --body chunked",
         )
 
 
-def check_exec(workload: Workload, target: Target, where: Any) -> None:
+def check_exec(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether a program can write, or be given, such rows. Raises ScenarioError."""
-    check_rows(workload, target.url, where)
-    at, text = where("workload", "data"), target.writes in ("csv", "lines")
+    text = target.writes in ("csv", "lines")
     if target.command is None and (text or workload.data == "remote"):
-        raise ScenarioError(
-            f"{where('target', 'writes') if text else at}: Venturi's own program writes records or a file, "
-            "in Arrow",
-            hint='name one that writes rows: --command "cat rows.csv"',
+        raise wrong(
+            f"{'writes' if text else 'data'}: Venturi's own program writes records or a file, in Arrow",
+            'name one that writes rows: --command "cat rows.csv"',
         )
     if text and workload.operation == "put":
-        raise ScenarioError(
-            f"{where('target', 'writes')}: a put is an Arrow IPC stream; {target.writes} is for gets"
-        )
+        raise wrong(f"writes: a put is an Arrow IPC stream; {target.writes} is for gets")
     if text and workload.data != "remote":
-        raise ScenarioError(
-            f"{at}: rows of {target.writes} are counted, and cannot be held against {workload.data}",
-            hint="leave data out",
+        raise wrong(
+            f"data: rows of {target.writes} are counted, and cannot be held against {workload.data}",
+            "leave data out",
         )
 
 
 def gets_own(workload: Workload, url: str) -> bool:
     """Whether it is a get of rows that are the plugin's own."""
     return workload.operation == "get" and is_plugin(url) and PLUGINS[scheme_of(url)].gets_own
-
-
-def check_plugin(workload: Workload, url: str, where: Any) -> None:
-    """Raises ScenarioError."""
-    operation, plugin = workload.operation, PLUGINS[scheme_of(url)]
-    if operation not in plugin.operations:
-        raise ScenarioError(
-            f"{where('workload', 'operation')}: {plugin.scheme}:// of {plugin.package} has no {operation}; "
-            f"it has {' and '.join(plugin.operations)}"
-        )
-    for key in ("key", "add", "working_set", *UPSERT):
-        if getattr(workload, key) is not None:
-            raise ScenarioError(f"{where('workload', key)}: is for upserts, and this is a {operation}")
-    only_ingest(workload, where)
-    own, remote = gets_own(workload, url), workload.data == "remote"
-    if own == remote and workload.data not in ("usage", "states", "metrics", "archive"):
-        return
-    at = where("workload", "data")
-    if own:
-        raise ScenarioError(
-            f"{at}: a get from {plugin.scheme}:// moves rows of its own, not {workload.data}",
-            hint='leave data out, or set it to "remote"',
-        )
-    raise ScenarioError(
-        f"{at}: a {operation} of {plugin.scheme}:// has records or a file, not {workload.data}"
-    )
 
 
 def is_file(workload: Workload, url: str) -> bool:
@@ -232,75 +130,54 @@ def query_text(cell: Cell, table: str | None = None) -> str | None:
     return f"SELECT * FROM state_rows({arguments})"
 
 
-def check_query(workload: Workload, target: Target, where: Any) -> None:
-    """Whether such data come by a query. Raises ScenarioError; `where` spells a key as its user wrote it."""
-    url, at = target.url, where("workload", "data")
+def check_query(workload: Workload, target: Target, wrong: Wrong) -> None:
+    """Whether such data come by a query. Raises ScenarioError."""
+    url = target.url
     asks = "query" in parse_qs(split_url(url).query)
-    if workload.operation != "get":
-        raise ScenarioError(
-            f"{where('workload', 'operation')}: charrow:// gives the result of a query: it has gets, no "
-            f"{workload.operation}s",
-            hint="leave the operation out, or set it to get",
-        )
-    for key in ("key", "add", "working_set", *UPSERT):
-        if getattr(workload, key) is not None:
-            raise ScenarioError(f"{where('workload', key)}: is for upserts, and this is a get")
     if asks and target.query is not None:
-        raise ScenarioError(f"{where('target', 'query')}: the URL has a query already; keep one of the two")
+        raise wrong("query: the URL has a query already; keep one of the two")
     if isinstance(workload.data, FileData):
-        _check_file(workload, target, where, asks)
-    elif workload.data not in ("records", "states", "remote"):
-        raise ScenarioError(
-            f"{at}: a get by a query has records, states, a file, or remote; not {workload.data}"
-        )
+        _check_file(workload, target, wrong, asks)
     elif workload.data == "remote" and not asks and target.query is None:
-        raise ScenarioError(
-            f"{at}: {url} does not say what to get",
-            hint='name it: --query "SELECT * FROM TABLE", or in the URL: charrow://HOST:9006?query=TEXT',
+        raise wrong(
+            f"data: {url} does not say what to get",
+            'name it: --query "SELECT * FROM TABLE", or in the URL: charrow://HOST:9006?query=TEXT',
         )
     elif workload.data == "states" and (asks or target.query is not None):
-        raise ScenarioError(f"{at}: states are asked for by a query of their own, and one is given")
+        raise wrong("data: states are asked for by a query of their own, and one is given")
     elif workload.data == "remote":
-        check_query_amount(workload, where)
+        check_query_amount(workload, wrong)
     if target.ring is not None and not is_shared(url):
-        raise ScenarioError(
-            f"{where('target', 'ring')}: is of shared memory, and {url} goes without",
-            hint="write charrow+shm://, or leave it out",
+        raise wrong(
+            f"ring: is of shared memory, and {url} goes without", "write charrow+shm://, or leave it out"
         )
     if target.wire_version == "1.1" and is_shared(url):
-        raise ScenarioError(
-            f"{where('target', 'wire_version')}: version 1.1 of the protocol has no shared memory; 1.2 has"
-        )
+        raise wrong("wire_version: version 1.1 of the protocol has no shared memory; 1.2 has")
     if target.wire_version == "1.1":
-        for key, given in (("compression", target.compression), ("block_checksum", target.block_checksum)):
-            if given:
-                raise ScenarioError(f"{where('target', key)}: version 1.1 of the protocol has none; 1.2 has")
+        for key, value in (("compression", target.compression), ("block_checksum", target.block_checksum)):
+            if value:
+                raise wrong(f"{key}: version 1.1 of the protocol has none; 1.2 has")
     if target.compression is not None and ":" in target.compression:
-        raise ScenarioError(
-            f"{where('target', 'compression')}: {target.compression}: charrow:// has lz4 and zstd, no levels"
-        )
+        raise wrong(f"compression: {target.compression}: charrow:// has lz4 and zstd, no levels")
 
 
-def _check_file(workload: Workload, target: Target, where: Any, asks: bool) -> None:
-    at = where("workload", "data")
+def _check_file(workload: Workload, target: Target, wrong: Wrong, asks: bool) -> None:
     if not is_local(target.url):
-        raise ScenarioError(
-            f"{at}: {target.url} has tables of its own, no files from here",
-            hint="serve it there: venturi serve charrow --table NAME=FILE, then --query 'SELECT * FROM NAME'",
+        raise wrong(
+            f"data: {target.url} has tables of its own, no files from here",
+            "serve it there: venturi serve charrow --table NAME=FILE, then --query 'SELECT * FROM NAME'",
         )
     if asks or target.query is not None:
-        raise ScenarioError(f"{at}: all rows of the file are asked for, and a query is given; keep one")
+        raise wrong("data: all rows of the file are asked for, and a query is given; keep one")
     for size in SIZES:
         if getattr(workload, size) is not None:
-            raise ScenarioError(
-                f"{where('workload', size)}: a file's rows are moved once, over all partitions together"
-            )
+            raise wrong(f"{size}: a file's rows are moved once, over all partitions together")
 
 
-def check_query_amount(workload: Workload, where: Any) -> None:
+def check_query_amount(workload: Workload, wrong: Wrong) -> None:
     for size in ("rows_per_stream", "bytes_per_stream"):
         if getattr(workload, size) is not None:
-            raise ScenarioError(
-                f"{where('workload', size)}: how many rows there are is the query's affair",
-                hint="--query 'SELECT * FROM trips LIMIT 1000000'",
+            raise wrong(
+                f"{size}: how many rows there are is the query's affair",
+                "--query 'SELECT * FROM trips LIMIT 1000000'",
             )

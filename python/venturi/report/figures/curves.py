@@ -17,6 +17,7 @@ from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.wording import nouns_of
 from venturi.common.units import count
+from venturi.report.document import begun, sentence
 from venturi.report.figures import figure
 from venturi.report.figures.figure import (
     BYTES,
@@ -28,6 +29,7 @@ from venturi.report.figures.figure import (
     Scale,
     Series,
     label,
+    line,
     scale_of,
 )
 from venturi.store import reference as published
@@ -60,8 +62,8 @@ def reference_lines(
         for text, points in found.items():
             at = sorted({x for x, _ in points})
             if len(at) > 1 or one.name != "chspark":
-                y: list[float | None] = [median_interval([v for x, v in points if x == a]).median for a in at]
-                yield Series(text, list(at), y, f"$reference/{shade:.2f}", dash="dot", markers=False)
+                medians = [(a, median_interval([v for x, v in points if x == a]).median) for a in at]
+                yield line(text, medians, f"$reference/{shade:.2f}", "dot")
                 shade = max(0.4, shade - 0.25)
 
 
@@ -214,7 +216,7 @@ def over(results: Results, name: str, axis: str, reference: str | None = None) -
             continue
         lines, dropped = _lines(cells, axis, varying(cells), scale)
         # A parameter that only follows another (rows, where the data differs) leaves lines of one point.
-        lines = [line for line in lines if len(line[1]) > 1]
+        lines = [one for one in lines if len(one[1]) > 1]
         if not lines:
             continue
         reduced |= dict.fromkeys(dropped)
@@ -222,16 +224,10 @@ def over(results: Results, name: str, axis: str, reference: str | None = None) -
         panel = Panel(operation, y_label=None if scale == BYTES else scale.label)
         for text, chosen in lines:
             colour = colours.setdefault(text, figure.series_colour(len(colours)))
+            notes = [_point_note(c) for c in chosen]
+            figures = map(scale.of, chosen)
             panel.series.append(
-                Series(
-                    text,
-                    [position(c) for c in chosen],
-                    [scale(scale.of(c).value) for c in chosen],
-                    colour,
-                    low=[scale(scale.of(c).low) for c in chosen],
-                    high=[scale(scale.of(c).high) for c in chosen],
-                    notes=[_point_note(c) for c in chosen],
-                )
+                scale.medians(text, map(position, chosen), figures, colour, "line", notes=notes)
             )
             ticks |= {position(c) for c in chosen}
         if axis == "streams" and scale == BYTES:
@@ -243,14 +239,14 @@ def over(results: Results, name: str, axis: str, reference: str | None = None) -
         if axis in ("streams", "encoders") and operation not in IN_ROWS:
             ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
-        told, claim = _finding(axis, cells)
-        findings.append(f"{operation}{told}")
+        words, claim = _finding(axis, cells)
+        findings.append(f"{operation}{words}")
         claims += [claim] if claim is not None else []
         if axis in HOSTS:
             _proportion(panel, lines, axis, scale)
         if axis == "rows_per_batch":
             found = _knees(results, operation, panel, lines, scale)
-            knees += [f"{line}: {at}" if len(lines) > 1 else at for line, at in found]
+            knees += [f"{name}: {at}" if len(lines) > 1 else at for name, at in found]
             if found:
                 findings[-1] += f"; 90 % of the fitted peak at {found[-1][1]}"
     if not panels:
@@ -272,18 +268,17 @@ def over(results: Results, name: str, axis: str, reference: str | None = None) -
             "Dotted: a batch of n rows takes a + n/b, fitted to the trials; the single point is its knee, "
             f"where 90 % of b is reached ({'; '.join(knees)})."
         )
-    caption += [f"{_sentence([text])}." for text in results.two_speeds]
-    few = sorted(ticks)
+    caption += [sentence(text) for text in results.two_speeds]
     nouns = nouns_of(results.cells[0])
     return Figure(
         name,
-        _sentence(findings),
+        begun("; ".join(findings)),
         " ".join(caption),
         X_LABELS.get(axis, axis).format(row=nouns.row, stream=nouns.stream),
         label(scales),
         panels,
         x_scale="linear" if axis in ("streams", *HOSTS) else "log",
-        x_ticks=few if axis != SIZE and len(few) <= 12 else None,
+        x_ticks=figure.ticks(ticks) if axis != SIZE else None,
         claims=tuple(claims),
     )
 
@@ -293,16 +288,8 @@ def _proportion(panel: Panel, lines: Sequence[tuple[str, list[Cell]]], axis: str
     for series, (_, chosen) in zip(list(panel.series), lines, strict=False):
         first, last = (float(c.parameters[axis]) for c in (chosen[0], chosen[-1]))
         each = (scale(scale.of(chosen[0]).value) or 0.0) / first
-        panel.series.append(
-            Series(
-                "in proportion to the fewest",
-                [first, last],
-                [each * first, each * last],
-                f"{series.colour}/0.6",
-                dash="dot",
-                markers=False,
-            )
-        )
+        ends = [(n, each * n) for n in (first, last)]
+        panel.series.append(line("in proportion to the fewest", ends, f"{series.colour}/0.6", "dot"))
 
 
 def _knees(
@@ -310,7 +297,7 @@ def _knees(
 ) -> list[tuple[str, str]]:
     """Adds what a batch costs by the fit to the lines that it was made from; answers each line's name and its
     knee in words."""
-    told = []
+    texts = []
     for series, (text, chosen) in zip(list(panel.series), lines, strict=False):
         names = {c.name for c in chosen}
         fitted = [
@@ -322,78 +309,64 @@ def _knees(
             low, high = one.measured
             knee = one.knee.median
             grid = [low * (high / low) ** (i / 60) for i in range(61)]
-            panel.series.append(
-                Series(
-                    "a + n/b",
-                    grid,
-                    [scale(one.at(x)) for x in grid],
-                    series.colour,
-                    dash="dot",
-                    markers=False,
-                )
-            )
+            panel.series.append(line("a + n/b", [(x, scale(one.at(x))) for x in grid], series.colour, "dot"))
             where = f"{text}: " if len(lines) > 1 else ""
             if low <= knee <= high:
                 note = f"{where}90 % at {count(round(knee))} rows/batch"
                 panel.series.append(
                     Series("knee", [knee], [scale(one.at(knee))], "$c4", "points", notes=[note])
                 )
-                told.append((text, f"{count(round(knee))} rows/batch"))
+                texts.append((text, f"{count(round(knee))} rows/batch"))
             else:
                 side = "more than the largest batch" if knee > high else "less than the smallest batch"
-                told.append((text, side))
-    return told
+                texts.append((text, side))
+    return texts
 
 
 def _far_above(panels: list[Panel]) -> list[str]:
     """Takes limits out that would press all curves to the ground, and says of each where it lies."""
-    highest = max((v for p in panels for s in p.series if s.dash != "dash" for v in _known(s)), default=0.0)
+    highest = max((v for p in panels for s in p.series if s.dash != "dash" for v in _heights(s)), default=0.0)
     found: dict[str, list[float]] = {}
     for panel in panels:
         for series in [s for s in panel.series if s.dash == "dash"]:
-            if min(_known(series), default=0.0) > FAR_ABOVE * highest > 0:
+            if min(_heights(series), default=0.0) > FAR_ABOVE * highest > 0:
                 panel.series.remove(series)
-                found.setdefault(series.name, []).extend(_known(series))
-    told = []
+                found.setdefault(series.name, []).extend(_heights(series))
+    texts = []
     for name, values in found.items():
         low, high = (f"{round(v):,}" for v in (min(values), max(values)))
         at = low if low == high else f"{low} to {high}"
-        told.append(f"{_sentence([name])} lies far above, at {at} MB/s.")
-    return told
+        texts.append(f"{begun(name)} lies far above, at {at} MB/s.")
+    return texts
 
 
-def _known(series: Series) -> list[float]:
+def _heights(series: Series) -> list[float]:
     return [v for part in (series.y, series.high or []) for v in part if isinstance(v, int | float)]
 
 
 def _finding(axis: str, cells: Sequence[Cell]) -> tuple[str, Claim | None]:
     """What a curve does, in words and as a value: of the series with the highest point, as the findings of
     the run tell it. The line may hold the best of several settings; nothing is claimed of such a mixture."""
-    known = [c for c in cells if sweeps.figure(c).known]
-    others = [name for name in varying(known) if name != axis]
+    measured = [c for c in cells if sweeps.figure(c).known]
+    free = [name for name in varying(measured) if name != axis]
     top = max(
-        sweeps.series(known, axis, others), key=lambda s: sweeps.figure(s.peak).value or 0.0, default=None
+        sweeps.series(measured, axis, free), key=lambda s: sweeps.figure(s.peak).value or 0.0, default=None
     )
     if top is None:
         return ": other settings differ as well along it, so nothing can be told of it alone", None
     if axis == "rows_per_batch" and not sweeps.followed(top.cells):
         return ": batches came alike, whatever size was asked for", None
     place = top.place
-    where = f" ({wording.label(place, others)})" if others else ""
+    where = f" ({wording.label(place, free)})" if free else ""
     at = f"{wording.label(place, [axis])}: {sweeps.figure(place).text()}"
-    told = {
+    shape = {
         Shape.RISING: f"still rises at {at}",
         Shape.FLAT: f"is flat from {at}",
         Shape.FLAT_THROUGHOUT: f"is flat over {axis}, from {at}",
         Shape.FALLING: f"falls beyond {at}",
         Shape.UNDECIDED: f"is highest at {at}; whether more gains cannot be told",
     }[top.shape]
-    return f"{where} {told}", Claim(axis, tuple(c.name for c in top.cells), top.shape, top.claimed_at)
-
-
-def _sentence(findings: list[str]) -> str:
-    text = "; ".join(findings)
-    return text[:1].upper() + text[1:] if text else "No trial succeeded"
+    return f"{where} {shape}", Claim(axis, tuple(c.name for c in top.cells), top.shape, top.claimed_at)
 
 
 def _point_note(cell: Cell) -> str:
@@ -413,8 +386,6 @@ def _ceiling_lines(cells: Sequence[Cell], position: Callable[[Cell], float]) -> 
             for cell in cells
             if (raw := cell.ceilings.get(name)) is not None and raw.value is not None
         }
-        points = sorted(found.items())
-        xs, ys = [x for x, _ in points], [y / MB for _, y in points]
-        if points:
-            lines.append(Series(name, xs, ys, "$ceiling", dash="dash", markers=False))
+        if found:
+            lines.append(line(name, [(x, y / MB) for x, y in sorted(found.items())], "$ceiling", "dash"))
     return lines

@@ -1,19 +1,15 @@
-"""What a figure is made of, and its colours.
-
-What a figure is: panels of series with axes, a title that says the finding, and a caption.
+"""A figure: panels of series with axes, a title that says the finding, and a caption; and its colours.
 
 Texts are plain and may hold anything a server or a scenario said; who draws escapes them.
 
-Colours by role. Figures name a role (`$c0`, `$ink`, `$c0/0.2` with an opacity); a theme gives the colour.
-
-So one figure serves light, dark and print. The hues keep apart for readers with colour-deficient sight
-(blue and orange first, lightness differing along the list), and each has a contrast of 3:1 or more against
-its paper.
+A colour is a role (`$c0`, `$ink`, `$c0/0.2` with an opacity) for which a theme has the colour: one figure
+serves light, dark and print. The hues keep apart for readers with colour-deficient sight (blue and orange
+first, lightness differing along the list), and each has a contrast of 3:1 or more against its paper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -113,6 +109,21 @@ class Figure:
 
 
 MB = 1e6
+MOST_TICKS = 12
+
+
+def line(
+    name: str, points: Iterable[tuple[Any, Any]], colour: str, dash: Any = "solid", **more: Any
+) -> Series:
+    """A line without marks at its points."""
+    x, y = map(list, zip(*points, strict=True))
+    return Series(name, x, y, colour, dash=dash, markers=False, **more)
+
+
+def ticks(values: Iterable[float]) -> list[Any] | None:
+    """These values, if an axis has room for a tick at each."""
+    found = sorted(set(values))
+    return found if len(found) <= MOST_TICKS else None
 
 
 @dataclass(frozen=True)
@@ -132,6 +143,20 @@ class Scale:
     def __call__(self, value: float | None) -> float | None:
         """A value in base units as it is drawn."""
         return None if value is None else value / self.factor
+
+    def medians(
+        self,
+        name: str,
+        x: Iterable[Any],
+        found: Iterable[Quantity],
+        colour: str,
+        mark: Mark = "points",
+        **more: Any,
+    ) -> Series:
+        """A series of medians with the ends of their intervals."""
+        ends = zip(*((self(q.value), self(q.low), self(q.high)) for q in found), strict=True)
+        y, low, high = map(list, ends)
+        return Series(name, list(x), y, colour, mark, low=low, high=high, **more)
 
 
 BYTES = Scale("throughput", "MB/s", MB, "throughput (payload), MB/s")
@@ -154,85 +179,30 @@ def label(found: Sequence[Scale]) -> str:
 
 
 LIGHT = {
-    "ink": "#1c2733",
-    "muted": "#5b6773",
-    "grid": "#e4e8ec",
-    "paper": "#ffffff",
-    "ceiling": "#7a838d",
-    "reference": "#a0713a",
-    "wait": "#d3d8de",
-    "w1": "#c3cbd4",
-    "w2": "#e6d7ae",
-    "w3": "#c9d9e8",
-    "w4": "#dccfe3",
-    "w5": "#e8cdc0",
-    "other": "#9aa3ad",
-    "c0": "#1f6fb4",
-    "c1": "#d2591f",
-    "c2": "#21856a",
-    "c3": "#8450ab",
-    "c4": "#a67c00",
-    "c5": "#bd3f78",
-    "c6": "#2b8aa3",
-    "c7": "#66707b",
-}
+    "ink": "#1c2733", "muted": "#5b6773", "grid": "#e4e8ec", "paper": "#ffffff", "ceiling": "#7a838d",
+    "reference": "#a0713a", "wait": "#d3d8de", "w1": "#c3cbd4", "w2": "#e6d7ae", "w3": "#c9d9e8",
+    "w4": "#dccfe3", "w5": "#e8cdc0", "other": "#9aa3ad", "c0": "#1f6fb4", "c1": "#d2591f", "c2": "#21856a",
+    "c3": "#8450ab", "c4": "#a67c00", "c5": "#bd3f78", "c6": "#2b8aa3", "c7": "#66707b",
+}  # fmt: skip
 DARK = {
-    "ink": "#e3e8ed",
-    "muted": "#97a2ad",
-    "grid": "#2b343d",
-    "paper": "#161c22",
-    "ceiling": "#8f99a3",
-    "reference": "#d3a56c",
-    "wait": "#3c4650",
-    "w1": "#4c5763",
-    "w2": "#5b5132",
-    "w3": "#324a60",
-    "w4": "#4d3f57",
-    "w5": "#5c443a",
-    "other": "#6b7580",
-    "c0": "#63abee",
-    "c1": "#f0905b",
-    "c2": "#58c79f",
-    "c3": "#bb92e5",
-    "c4": "#dcb54a",
-    "c5": "#ec82b0",
-    "c6": "#69c8de",
-    "c7": "#a3acb7",
-}
+    "ink": "#e3e8ed", "muted": "#97a2ad", "grid": "#2b343d", "paper": "#161c22", "ceiling": "#8f99a3",
+    "reference": "#d3a56c", "wait": "#3c4650", "w1": "#4c5763", "w2": "#5b5132", "w3": "#324a60",
+    "w4": "#4d3f57", "w5": "#5c443a", "other": "#6b7580", "c0": "#63abee", "c1": "#f0905b", "c2": "#58c79f",
+    "c3": "#bb92e5", "c4": "#dcb54a", "c5": "#ec82b0", "c6": "#69c8de", "c7": "#a3acb7",
+}  # fmt: skip
 SERIES = tuple(f"$c{i}" for i in range(8))
 STAGES = {
-    "generate": "$c4",
-    "encode": "$c3",
-    "send": "$c0",
-    "receive": "$c2",
-    "unpack": "$c7",
-    "decode": "$c6",
-    "apply": "$c1",
-    "plugin": "$c7",
-    "driver": "$c7",
-    "verify": "$c5",
-    "await_input": "$wait",
-    "await_output": "$w1",
-    "await_window": "$w2",
-    "await_reply": "$w3",
-    "await_schedule": "$w4",
-    "await_thread": "$w5",
-    "wait": "$wait",
-}
+    "generate": "$c4", "encode": "$c3", "send": "$c0", "receive": "$c2", "unpack": "$c7", "decode": "$c6",
+    "apply": "$c1", "plugin": "$c7", "driver": "$c7", "verify": "$c5", "await_input": "$wait",
+    "await_output": "$w1", "await_window": "$w2", "await_reply": "$w3", "await_schedule": "$w4",
+    "await_thread": "$w5", "wait": "$wait",
+}  # fmt: skip
 """One colour a stage, in the order of the pipeline. Those that wait are pale: no work was done in them."""
 
 VERDICTS = {
-    "load-generator": "$c1",
-    "cores": "$c0",
-    "stage": "$c3",
-    "link": "$c2",
-    "disk": "$c4",
-    "memory": "$c6",
-    "flow-control": "$c5",
-    "server": "$c7",
-    "schedule": "$w3",
-    "unknown": "$other",
-}
+    "load-generator": "$c1", "cores": "$c0", "stage": "$c3", "link": "$c2", "disk": "$c4", "memory": "$c6",
+    "flow-control": "$c5", "server": "$c7", "schedule": "$w3", "unknown": "$other",
+}  # fmt: skip
 """One colour a kind of verdict."""
 
 

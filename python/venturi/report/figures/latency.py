@@ -23,9 +23,10 @@ from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common import hdr
 from venturi.common.units import FACTORS, percent, pick_unit, plural, significant
+from venturi.report.document import begun
 from venturi.report.figures import figure
 from venturi.report.figures.curves import nearest
-from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Scale, Series, label, scale_of
+from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Scale, Series, label, line, scale_of
 from venturi.store import reference as published
 
 MOST_LINES = 6
@@ -38,7 +39,7 @@ MOST = 7
 def latency(results: Results) -> Figure | None:
     """Latency over percentile; of an open loop both times. None without any."""
     panels: list[Panel] = []
-    shown, told = 0, []
+    shown, findings = 0, []
     both = False
     for operation, every in by_operation(results.cells).items():
         cells = selection.representative([c for c in every if c.latency], MOST_LINES)
@@ -47,26 +48,24 @@ def latency(results: Results) -> Figure | None:
         for index, cell in enumerate(cells):
             name = wording.label(cell, names)
             for kind in reversed(writes.KINDS):
-                line = curve(cell, kind)
-                if len(line) < 2:
+                points = curve(cell, kind)
+                if len(points) < 2:
                     continue
                 response = bool(cell.parameters.get("rate"))
                 both = both or response
                 apart = response and kind == "service"
                 panel.series.append(
-                    Series(
+                    line(
                         f"{name}, service" if apart else name,
-                        [x for x, _ in line],
-                        [y / 1e6 for _, y in line],
+                        [(x, y / 1e6) for x, y in points],
                         figure.series_colour(index),
-                        dash="dot" if apart else "solid",
-                        markers=False,
-                        notes=[f"{_percentile(x)}: {_time(y)}" for x, y in line],
+                        "dot" if apart else "solid",
+                        notes=[f"{_percentile(x)}: {_time(y)}" for x, y in points],
                     )
                 )
         if panel.series:
             shown += len(cells)
-            told += _told(cells, names)
+            findings += _tails(cells, names)
             panels.append(panel)
     if not panels:
         return None
@@ -78,10 +77,9 @@ def latency(results: Results) -> Figure | None:
         if both
         else "Service time of a batch (closed loop). "
     )
-    title = "; ".join(told) or "Latency of a batch"
     return Figure(
         "latency",
-        title[:1].upper() + title[1:],
+        begun("; ".join(findings) or "latency of a batch"),
         f"{kinds}At each percentile the median of the trials' values; every nine takes the same room. A "
         "curve ends where a trial has no batch beyond." + selection.choice_note(shown, results.cells),
         "percentile of batches",
@@ -104,9 +102,9 @@ def curve(cell: Cell, kind: str) -> list[tuple[float, float]]:
     points = [10 ** (n / STEPS) for n in range(math.floor(math.log10(most) * STEPS) + 1)]
     out = []
     for x in [*points, *([most] if most > points[-1] * 1.01 else [])]:
-        known = [v for trial in trials if (v := _at(*trial, x)) > 0]
-        if known:
-            out.append((x, median_interval(known).median))
+        values = [v for trial in trials if (v := _at(*trial, x)) > 0]
+        if values:
+            out.append((x, median_interval(values).median))
     return out
 
 
@@ -121,15 +119,15 @@ def _recorded(record: Any, kind: str) -> tuple[list[float], list[float]] | None:
     if counts:
         values = sorted(counts)
         return [float(v) for v in values], [float(n) for n in accumulate(counts[v] for v in values)]
-    given = [(1.0, get(found, "min")), *(get(found, "percentiles") or ())]
-    known = sorted((float(p), float(v)) for p, v in given if isinstance(v, int | float))
-    if not known:
+    percentiles = [(1.0, get(found, "min")), *(get(found, "percentiles") or ())]
+    points = sorted((float(p), float(v)) for p, v in percentiles if isinstance(v, int | float))
+    if not points:
         return None
     count = get(found, "count")
     if not isinstance(count, int | float) or count < 1:
         # Of an import that did not count: as many as its last percentile tells of.
-        count = max(100 / (100 - p) for p, _ in known if p < 100)
-    return [v for _, v in known], [*(p / 100 * count for p, _ in known[:-1]), float(count)]
+        count = max(100 / (100 - p) for p, _ in points if p < 100)
+    return [v for _, v in points], [*(p / 100 * count for p, _ in points[:-1]), float(count)]
 
 
 def _at(values: list[float], seen: list[float], x: float) -> float:
@@ -165,7 +163,7 @@ def _behind(cell: Cell, names: Sequence[str]) -> tuple[float, str] | None:
     return ratio, f"{text} (p99 {_time(response.value)} against {_time(service.value)}{where})"
 
 
-def _told(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
+def _tails(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
     """How far the tail of the worst cell reaches; of an open loop that fell behind how far."""
     behind = [b for c in cells if c.parameters.get("rate") and (b := _behind(c, names)) is not None]
     if behind:
@@ -173,8 +171,8 @@ def _told(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
     found = []
     for cell in cells:
         kind = "response" if cell.parameters.get("rate") else "service"
-        known = writes.latencies(cell, kind)
-        p50, p99 = known.get("p50"), known.get("p99")
+        latencies = writes.latencies(cell, kind)
+        p50, p99 = latencies.get("p50"), latencies.get("p99")
         if p50 and p99 and p50.value and p99.value:
             found.append((p99.value / p50.value, cell, p99.value))
     if not found:
@@ -203,7 +201,7 @@ def _few_enough(cells: Sequence[Cell]) -> list[Cell]:
         return list(cells)
     counts = sorted({streams for *_, streams in panels})
     if len(counts) > MOST_STREAMS:
-        counts = [counts[round(i * (len(counts) - 1) / (MOST_STREAMS - 1))] for i in range(MOST_STREAMS)]
+        counts = selection.evenly(counts, MOST_STREAMS)
     chosen = []
     for key, members in panels.items():
         if key[2] in counts:
@@ -272,7 +270,7 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
     slow = results.two_speeds
     return Figure(
         "box-size",
-        slow[0][:1].upper() + slow[0][1:] if slow else _spread_finding(every),
+        begun(slow[0]) if slow else _spread_finding(every),
         caption,
         "rows per stream" if free == [SIZE] else " · ".join(map(wording.head, free)) or "cell",
         "payload, MB/s" if BYTES in whose.values() else label(list(whose.values())),

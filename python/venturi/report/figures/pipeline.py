@@ -9,14 +9,14 @@ from venturi.analysis import selection, wording
 from venturi.analysis.cells import hosts
 from venturi.analysis.cells.figures import CALLS, ENDS
 from venturi.analysis.cells.hosts import Flows
-from venturi.analysis.cells.summary import Cell, best, by_operation, varying
+from venturi.analysis.cells.summary import Cell, best, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.verdict.types import Verdict
 from venturi.common.units import Quantity, plural
 from venturi.report.figures import figure
 from venturi.report.figures.figure import Figure, Panel, Series, series_colour
-from venturi.report.names import name_of
+from venturi.report.summary import name_of
 
 __all__ = ["flow_figure"]
 
@@ -34,10 +34,6 @@ WAITS = {
     "wait": "not told apart",
 }
 """Stages in which a worker does nothing, and for what."""
-
-
-def waits(stage: str) -> bool:
-    return stage in WAITS
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ def of(cell: Cell, verdict: Verdict | None = None) -> Pipeline | None:
     narrowest: tuple[str, str] | None = None
     if verdict is None:
         narrowest = max(work)[1:] if work else None
-    elif verdict.end and verdict.stage and not waits(verdict.stage):
+    elif verdict.end and verdict.stage and verdict.stage not in WAITS:
         narrowest = (verdict.end, verdict.stage)
     return Pipeline(tuple(sides), missing, narrowest)
 
@@ -116,7 +112,7 @@ def _side(cell: Cell, end: str, sends: bool) -> Side:
     # A stage of the way that took no time is a stage all the same; `apply` only where a target has it, and
     # `unpack` where HTTP packs.
     work = [Part(stage, shares.get(stage, 0.0)) for stage in way if stage in shares or stage not in _SOME]
-    besides = [Part(s, v) for s, v in shares.items() if s not in way and not waits(s) and v > 0]
+    besides = [Part(s, v) for s, v in shares.items() if s not in way and s not in WAITS and v > 0]
     waiting = [Part(s, shares[s]) for s in WAITS if shares.get(s, 0.0) > 0]
     counts = [
         float(n)
@@ -131,9 +127,7 @@ def _side(cell: Cell, end: str, sends: bool) -> Side:
 
 def percent(share: float) -> str:
     """A share in few characters: `41 %`, `<1 %`."""
-    if 0 < share < 0.005:
-        return "<1 %"
-    return f"{100 * share:.0f} %"
+    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
 
 
 BAR = 10
@@ -161,20 +155,18 @@ def ascii_lines(pipeline: Pipeline, width: int = 80) -> list[str]:
             mark = "  <- narrowest" if pipeline.is_narrowest(side.end, part.stage) else ""
             lines.append(f"  {head:<{wide}}{text}{mark}")
         for name, parts in (("besides", side.besides), ("waits", side.waiting)):
-            told = ", ".join(
+            shares = ", ".join(
                 f"{WAITS.get(p.stage, p.stage.replace('_', ' '))} {percent(p.share)}" for p in parts
             )
-            if told:
-                lines.append(f"  {'':<{wide}}{name}: {told}"[:width])
+            if shares:
+                lines.append(f"  {'':<{wide}}{name}: {shares}"[:width])
     if pipeline.missing:
         lines.append(f"  {pipeline.missing}: did not account for its stages")
     return lines
 
 
 def _workers(side: Side) -> str:
-    if side.workers is None:
-        return ""
-    return plural(side.workers, "worker")
+    return "" if side.workers is None else plural(side.workers, "worker")
 
 
 def _row(part: Part) -> str:
@@ -232,10 +224,10 @@ def _title(results: Results, chosen: Sequence[Cell], cell: Cell | None) -> str:
     if cell is not None:
         found = of(cell, results.verdicts.get(cell.name))
         narrowest = found.narrowest if found else None
-        told = f": {narrowest[1]} at the {narrowest[0]} is the narrowest stage" if narrowest else ""
-        return f"{name_of(results, cell)}{told}"
+        place = f": {narrowest[1]} at the {narrowest[0]} is the narrowest stage" if narrowest else ""
+        return f"{name_of(results, cell)}{place}"
     top = best(chosen)
-    shares = [(v, s, end) for end in ENDS if top for s, v in top.stages[end].items() if not waits(s)]
+    shares = [(v, s, end) for end in ENDS if top for s, v in top.stages[end].items() if s not in WAITS]
     if top is None or not shares:
         return "Where the time went"
     share, stage, end = max(shares)
@@ -256,7 +248,8 @@ AS_ONE = " Which server had which part is not known here: the servers told the c
 
 def flow_figure(results: Results, cell: Cell | None = None) -> Figure | None:
     """Of a cell, by default of the fastest of each operation and place with several ends on a side."""
-    chosen = [cell] if cell is not None else _chosen(results)[:MOST_PANELS]
+    several = [one for one in results.cells if hosts.payload_flows(one) is not None]
+    chosen = [cell] if cell is not None else selection.fastest_of_places(several)[:MOST_PANELS]
     found = [(one, way) for one in chosen if (way := hosts.payload_flows(one)) is not None and way.total]
     if not found:
         return None
@@ -274,17 +267,6 @@ def flow_figure(results: Results, cell: Cell | None = None) -> Figure | None:
         [Panel(name_of(results, one), _bars(one, way)) for one, way in found],
         columns=1,
     )
-
-
-def _chosen(results: Results) -> list[Cell]:
-    out = []
-    for members in by_operation(results.cells).values():
-        places: dict[object, list[Cell]] = {}
-        for cell in members:
-            if hosts.payload_flows(cell) is not None:
-                places.setdefault(cell.parameters.get("place"), []).append(cell)
-        out += [top for same in places.values() if (top := best(same)) is not None]
-    return out
 
 
 def _ends(cell: Cell, found: Flows) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -307,13 +289,11 @@ def _bars(cell: Cell, found: Flows) -> list[Series]:
     for (server, loader), payload in moved.items():
         share = shares.setdefault(parts[loader], dict.fromkeys(rows.values(), 0.0))
         share[rows[server]] += 100 * payload / found.total
-    return [
-        Series(
-            wording.plain(loader), list(share.values()), [wording.plain(s, 60) for s in share],
-            series_colour(i), "bar",
-        )
-        for i, (loader, share) in enumerate(shares.items())
-    ]  # fmt: skip
+    out = []
+    for i, (loader, share) in enumerate(shares.items()):
+        names = [wording.plain(server, 60) for server in share]
+        out.append(Series(wording.plain(loader), list(share.values()), names, series_colour(i), "bar"))
+    return out
 
 
 def _fewer(names: tuple[str, ...], amount: dict[str, float]) -> dict[str, str]:
@@ -330,7 +310,7 @@ def _flow_title(results: Results, cell: Cell, found: Flows) -> str:
     servers, loaders = _ends(cell, found)
     # Servers that cannot be told apart stand as one, and are counted by their addresses.
     count = len(servers) if found.by_server else servers[0].count(",") + 1
-    here = loaders == (hosts.HERE,)
-    ends = [plural(count, "server"), hosts.HERE if here else plural(len(loaders), "loader")]
+    local = loaders == (hosts.HERE,)
+    ends = [plural(count, "server"), hosts.HERE if local else plural(len(loaders), "loader")]
     sender, receiver = ends if cell.operation == "get" else reversed(ends)
     return f"{name_of(results, cell)}: {Quantity(found.total, unit='B')} from {sender} to {receiver}"

@@ -9,9 +9,9 @@ from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.common.errors import VenturiError
 from venturi.common.texts import meant
-from venturi.report.figures import curves, latency, links, models, pipeline, roofline, timeline
+from venturi.report.figures import curves, latency, models, pipeline, roofline, timeline
 from venturi.report.figures.figure import Figure
-from venturi.report.names import marked
+from venturi.report.summary import marked
 
 BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "throughput-streams": lambda results, ref: curves.over(results, "throughput-streams", "streams", ref),
@@ -20,9 +20,9 @@ BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "throughput-batch": lambda results, ref: curves.over(results, "throughput-batch", "rows_per_batch", ref),
     "throughput-hosts": curves.over_hosts,
     "throughput-encoders": lambda results, ref: curves.over(results, "throughput-encoders", "encoders", ref),
-    "throughput-delay": lambda results, _: links.figure(results, "delay"),
-    "throughput-link-rate": lambda results, _: links.figure(results, "rate"),
-    "throughput-loss": lambda results, _: links.figure(results, "loss"),
+    "throughput-delay": lambda results, _: models.over_links(results, "delay"),
+    "throughput-link-rate": lambda results, _: models.over_links(results, "rate"),
+    "throughput-loss": lambda results, _: models.over_links(results, "loss"),
     "convergence": lambda results, _: models.convergence(results),
     "flows": lambda results, _: pipeline.flow_figure(results),
     "roofline": lambda results, _: roofline.roofline(results),

@@ -8,6 +8,7 @@ byte a flat one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from venturi.analysis import wording
@@ -15,9 +16,10 @@ from venturi.analysis.cells.ceilings import ENGINE, SOCKETS
 from venturi.analysis.cells.probes import is_compressed
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
+from venturi.analysis.selection import evenly
 from venturi.common.units import percent
 from venturi.report.figures import figure
-from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Series
+from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Series, line
 
 KB = 1e3
 MOST_POINTS = 300
@@ -57,9 +59,8 @@ def roofline(results: Results) -> Figure | None:
         total += len(cells)
         limited += sum(c.share.known for c in cells)
         near += sum((c.share.value or 0.0) >= 0.8 and not c.reference for c in cells)
-        points = _spread(
-            sorted(cells, key=lambda c: (message_bytes(c) or 0.0, c.throughput.value)), MOST_POINTS
-        )
+        ranked = sorted(cells, key=lambda c: (message_bytes(c) or 0.0, c.throughput.value))
+        points = evenly(ranked, MOST_POINTS)
         shown += len(points)
         sizes = [message_bytes(c) or 1.0 for c in cells]
         span = (min(sizes) / 1.8, max(sizes) * 1.8)
@@ -111,25 +112,18 @@ def _title(results: Results, near: int, limited: int) -> str:
     return f"The fastest cell ({top.operation}) moves {percent(top.share.value)} {top.of_limit}{rest}"
 
 
-def _spread(cells: Sequence[Cell], most: int) -> list[Cell]:
-    if len(cells) <= most:
-        return list(cells)
-    return [cells[i * len(cells) // most] for i in range(most)]
-
-
 def _points(kind: str, cells: Sequence[Cell], names: Sequence[str], margins: bool) -> Series:
     shares = [f", {percent(c.share.value)} {c.of_limit}" if c.share.known else "" for c in cells]
-    return Series(
+    notes = [f"{c.throughput}{s}; {wording.label(c, names)}" for c, s in zip(cells, shares, strict=True)]
+    found = BYTES.medians(
         KINDS.get(kind, kind),
         [(message_bytes(c) or 0.0) / KB for c in cells],
-        [BYTES(c.throughput.value) for c in cells],
+        [c.throughput for c in cells],
         figure.verdict_colour(kind),
-        "points",
-        low=[BYTES(c.throughput.low) for c in cells] if margins else None,
-        high=[BYTES(c.throughput.high) for c in cells] if margins else None,
-        notes=[f"{c.throughput}{s}; {wording.label(c, names)}" for c, s in zip(cells, shares, strict=True)],
+        notes=notes,
         links=[c.name for c in cells],
     )
+    return found if margins else replace(found, low=None, high=None)
 
 
 Sized = dict[float, float]
@@ -182,8 +176,6 @@ def _apart(by_streams: dict[int, Sized]) -> list[tuple[str, Sized]]:
             groups[-1][1].update(sizes)
         else:
             groups.append(([streams], dict(sizes)))
-    if len(groups) > MOST_TCP:
-        groups = [groups[round(i * (len(groups) - 1) / (MOST_TCP - 1))] for i in range(MOST_TCP)]
 
     def text(streams: list[int]) -> str:
         if streams == [0]:
@@ -191,27 +183,27 @@ def _apart(by_streams: dict[int, Sized]) -> list[tuple[str, Sized]]:
         first, last = streams[0], streams[-1]
         return wording.phrase("streams", last) if first == last else f"{first}..{last} streams"
 
-    return [(text(streams), sizes) for streams, sizes in groups]
+    return [(text(streams), sizes) for streams, sizes in evenly(groups, MOST_TCP)]
 
 
 def _flat(name: str, points: Sized, span: tuple[float, float], dash: str, colour: str) -> Series:
     """A limit as it was measured over sizes, level beyond the outermost."""
     xs = sorted(points)
-    line = [(span[0], points[xs[0]]), *((x, points[x]) for x in xs), (span[1], points[xs[-1]])]
-    return _line(name, line, colour, dash, "begin" if dash == "dash" else "end")
+    level = [(span[0], points[xs[0]]), *((x, points[x]) for x in xs), (span[1], points[xs[-1]])]
+    return _line(name, level, colour, dash, "begin" if dash == "dash" else "end")
 
 
 def _slanted(name: str, points: Sized, span: tuple[float, float], top: float) -> list[Series]:
     """So many batches a second: proportional to the size beyond the outermost, cut off above `top` (B/s)."""
     xs = sorted(points)
-    line = [
+    slope = [
         (x, points[near] * x / near)
         for x, near in ((span[0], xs[0]), *zip(xs, xs, strict=True), (span[1], xs[-1]))
     ]
-    below = [p for p in line if p[1] <= top]
+    below = [p for p in slope if p[1] <= top]
     if not below:
         return []
-    if len(below) < len(line):
+    if len(below) < len(slope):
         # Where it leaves the picture: straight on in the logarithms means in proportion.
         x, y = below[-1]
         below.append((min(x * top / y, span[1]), min(top, y * span[1] / x)))
@@ -219,5 +211,4 @@ def _slanted(name: str, points: Sized, span: tuple[float, float], top: float) ->
 
 
 def _line(name: str, points: Sequence[tuple[float, float]], colour: str, dash: Any, named: Any) -> Series:
-    xs, ys = [x / KB for x, _ in points], [y / MB for _, y in points]
-    return Series(name, xs, ys, colour, dash=dash, markers=False, named_at=named)
+    return line(name, [(x / KB, y / MB) for x, y in points], colour, dash, named_at=named)

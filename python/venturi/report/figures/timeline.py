@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from venturi.analysis import wording
 from venturi.analysis.cells.figures import ENDS, get
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
-from venturi.analysis.selection import middle_trial, representative
+from venturi.analysis.selection import evenly, middle_trial, representative
 from venturi.report.figures.figure import MB, Figure, Panel, Series
+from venturi.report.summary import name_of
 
 MOST_POINTS = 240
 """Steps drawn of a trial. A longer one is drawn in longer steps, whose means lose the jitter only."""
@@ -42,16 +42,14 @@ def steps(times: Sequence[Any], most: int = MOST_POINTS) -> Steps:
     A sampler takes one reading at once and one at the end, whenever these fall. A step under a quarter of the
     usual one would turn the grain of the counters into a spike: it joins the next.
     """
-    known = [i for i, t in enumerate(times) if t is not None]
-    gaps = sorted(times[b] - times[a] for a, b in itertools.pairwise(known))
+    usable = [i for i, t in enumerate(times) if t is not None]
+    gaps = sorted(times[b] - times[a] for a, b in itertools.pairwise(usable))
     least = gaps[len(gaps) // 2] / 4 if gaps else 0
     kept: list[int] = []
-    for i in known:
+    for i in usable:
         if not kept or times[i] - times[kept[-1]] > least:
             kept.append(i)
-    if len(kept) - 1 > most:
-        kept = [kept[round(j * (len(kept) - 1) / most)] for j in range(most + 1)]
-    rows = list(itertools.pairwise(kept))
+    rows = list(itertools.pairwise(evenly(kept, most + 1)))
     return Steps(
         rows,
         [(times[b] - times[a]) / 1e9 for a, b in rows],
@@ -82,9 +80,9 @@ class End:
         seconds = np.array(self.steps.seconds)
         return self.grown(column) / np.where(seconds > 0, seconds, np.nan) * scale
 
-    def share(self, column: str, whole: str) -> Values:
+    def share(self, column: str, total: str) -> Values:
         """Growth of a counter in percent of that of another one."""
-        wholes = self.grown(whole)
+        wholes = self.grown(total)
         return 100 * self.grown(column) / np.where(wholes > 0, wholes, np.nan)
 
     def level(self, column: str, scale: float = 1.0) -> Values:
@@ -169,17 +167,16 @@ def of(results: Results, cell: Cell, trial: Any, found: dict[str, End]) -> Figur
     same = get(trial, "resources", "same_machine")
     panels, level = [], []
     for title, unit, series in _quantities(found, same, cell):
-        known = [s for s in series if any(v is not None for v in s.y)]
-        if not known:
+        filled = [s for s in series if any(v is not None for v in s.y)]
+        if not filled:
             continue
-        if all(not v for s in known for v in s.y):
+        if all(not v for s in filled for v in s.y):
             level.append(title)
             continue
-        panels.append(Panel(title, known, unit, low=True))
+        panels.append(Panel(title, filled, unit, low=True))
     if not panels:
         return None
-    names = results.telling.get(cell.operation, [])
-    where = ", ".join(dict.fromkeys([cell.operation, wording.label(cell, names)]))
+    where = name_of(results, cell)
     caption = ["The trial with the median throughput of this cell; both ends on the client's clock."]
     uncertain = get(trial, "resources", "clock", "uncertainty_ns")
     if uncertain:

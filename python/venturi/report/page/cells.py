@@ -20,11 +20,11 @@ from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.results import Results
 from venturi.common.units import percent, plural
 from venturi.report import cell as cells_text
-from venturi.report import draw, hosts, reason, summary, terminal
-from venturi.report.document import Column, sentence
+from venturi.report import draw, hosts, reason, run, summary, terminal
+from venturi.report.document import Column, begun, sentence
 from venturi.report.figures import figure, pipeline, timeline
 from venturi.report.figures.figure import Figure
-from venturi.report.names import name_of
+from venturi.report.summary import name_of
 
 MOST_ROWS = 200
 """Rows of a table in the page itself."""
@@ -45,13 +45,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
-        "begun": begun,
-        "commands": commands,
-        "formatted": format,
-        "in_parts": in_parts,
-        "sentence": _sentence,
-    }
+    made.filters |= {"begun": begun, "commands": commands, "formatted": format}
+    made.filters |= {"in_parts": in_parts, "sentence": _sentence}
     made.globals |= {
         "evidence_text": cells_text.evidence_text,
         "form_of": lambda block: type(block).__name__,
@@ -71,11 +66,6 @@ def _clean(found: Any) -> Any:
         return found
     text = str(found)
     return "\n".join(map(wording.plain, text.splitlines())) if "\n" in text else wording.plain(text)
-
-
-def begun(text: str) -> str:
-    """As a sentence begins."""
-    return text[:1].upper() + text[1:]
 
 
 def _sentence(text: str) -> Markup:
@@ -163,12 +153,9 @@ Shown = list[tuple[str, list[Cell], list[Column]]]
 
 
 def by_table(results: Results) -> Shown:
+    doubtful = unproven(results.environment)
     return [
-        (
-            operation,
-            cells,
-            summary.columns(cells, True, reason.column(results, cells), unproven(results.environment)),
-        )
+        (operation, cells, summary.columns(cells, True, reason.column(results, cells), doubtful))
         for operation, cells in by_operation(results.cells).items()
     ]
 
@@ -214,31 +201,23 @@ def long_tables(shown: Shown, numbers: dict[str, int]) -> dict[str, Any]:
     return out
 
 
-def documents(results: Results) -> list[dict[str, Any]]:
-    """What the view of one cell shows, for every cell, in the run's order. Texts are plain; the script sets
-    them as text, never as HTML."""
-    return [_document(results, c) for c in results.cells]
-
-
-def _document(results: Results, cell: Cell) -> dict[str, Any]:
+def document(results: Results, cell: Cell) -> dict[str, Any]:
+    """What the view of one cell shows. Texts are plain; the script sets them as text, never as HTML."""
     verdict = results.verdicts.get(cell.name)
     drawn = pipeline.of(cell, verdict)
     plain = wording.plain
+    limits = []
+    for one in cells_text.limits(cell):
+        rate = one.rate.text(cells_text.unit_of(cell, one.rate))
+        share = round(one.share.value, 4) if one.share.value is not None else None
+        mark = " ".join(filter(None, (one.margin and f"{one.margin} %", one.mark)))
+        limits.append([plain(one.name), rate, share, one.binding, mark])
     out: dict[str, Any] = {
         "name": plain(cell.name),
         "label": plain(name_of(results, cell)),
         "figures": [[name, plain(text)] for name, text in cells_text.figures(cell)],
-        "limits": [
-            [
-                plain(x.name),
-                x.rate.text(cells_text.unit_of(cell, x.rate)),
-                round(x.share.value, 4) if x.share.value is not None else None,
-                x.binding,
-                " ".join(text for text in (x.margin and f"{x.margin} %", x.mark) if text),
-            ]
-            for x in cells_text.limits(cell)
-        ],
-        "cost": cells_text.cost(cell),
+        "limits": limits,
+        "cost": run.instrument_of(cell.records),
     }
     if (listed := _loaders(results, cell)) is not None:
         out["loaders"] = listed

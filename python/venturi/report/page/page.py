@@ -31,9 +31,9 @@ from venturi.report.document import Block, Section, Table, Terms, Text
 from venturi.report.figures import figure
 from venturi.report.figures import registry as figures
 from venturi.report.figures.figure import Figure
-from venturi.report.names import marked
 from venturi.report.page import cells as page_cells
 from venturi.report.page.cells import MOST_ROWS, Packer, render
+from venturi.report.summary import marked
 
 MOST_LIMITS = 60
 """Rows of the table of limits that are in sight; the others are folded."""
@@ -96,12 +96,12 @@ def page(results: Results, reference: str | None = None) -> str:
         "config": draw.config(),
     }
     cells = {
-        "cells": page_cells.documents(results),
+        "cells": [page_cells.document(results, cell) for cell in results.cells],
         "tables": page_cells.long_tables(shown, numbers),
         "timelines": timelines,
         "colours": page_cells.colours(),
     }
-    whole = render(
+    html = render(
         "page",
         results=results,
         styles=Markup(_variables()) + _resource("page.css"),
@@ -110,7 +110,7 @@ def page(results: Results, reference: str | None = None) -> str:
         packed=packer.finish({"figure-documents": documents, "cell-documents": cells}),
         unpack=_resource("unpack.js"),
     )
-    return f"{whole}\n"
+    return f"{html}\n"
 
 
 @cache
@@ -154,15 +154,14 @@ def _card(results: Results, operation: str, cells: list[Cell]) -> dict[str, Any]
     lowest = next((x.rate for x in cell_text.limits(top) if x.binding), top.ceiling)
     limit_unit = cell_text.unit_of(top, lowest)
     verdict = results.verdicts.get(top.name)
+    margin = f"{summary.coverage([top])} {fastest.margin(unit)} {unit}"
     return {
         "operation": operation,
         "cell": top,
         "figure": fastest.number(unit),
         "unit": unit,
         "where": wording.label(top, varying(cells) or (["streams"] if top.parameters.get("streams") else [])),
-        "margin": f"{summary.coverage([top])} {fastest.margin(unit)} {unit}"
-        if fastest.has_margin
-        else "one trial, no margin",
+        "margin": margin if fastest.has_margin else "one trial, no margin",
         # Of what is so far away a bar and a percentage say nothing.
         "share": top.share.value if (top.share.value or 0.0) >= 0.01 else None,
         "about": "which was passed, and is no limit" if top.reference else "the lowest limit measured",
@@ -176,14 +175,8 @@ def _figures(drawn: Sequence[Figure]) -> Markup:
     def has_legend(figure: Figure) -> bool:
         return len(figure.names) > 1 and {s.mark for p in figure.panels for s in p.series} != {"box"}
 
-    return render(
-        "figures",
-        drawn=drawn,
-        has_legend=has_legend,
-        dashes=DASHES,
-        height=draw.height,
-        series_name=draw.text,
-    )
+    helpers = {"has_legend": has_legend, "height": draw.height, "series_name": draw.text}
+    return render("figures", drawn=drawn, dashes=DASHES, **helpers)
 
 
 def _reproduce(results: Results) -> Markup:
@@ -251,9 +244,19 @@ def _ceilings(results: Results) -> Markup:
     return _blocks([*blocks, Text(note, "quiet"), terms]) if found else Markup()
 
 
-_TOLD = {"client", "server", "servers", "server_hosts", "imported"}
-_TOLD |= {"format", "run", "started_unix_ns", "command", "proof"}
-"""What stands in the table of both ends, or elsewhere on the page."""
+_ELSEWHERE = (
+    "client",
+    "server",
+    "servers",
+    "server_hosts",
+    "imported",
+    "format",
+    "run",
+    "started_unix_ns",
+    "command",
+    "proof",
+)
+"""What is in the table of both ends, or elsewhere on the page."""
 
 
 def _environment(results: Results) -> Markup:
@@ -261,14 +264,10 @@ def _environment(results: Results) -> Markup:
     ends = {end: _flat(found) for end, found in machines.environment_ends(environment).items()}
     described = {end for end, found in ends.items() if found}
     imported = environment.get("imported")
-    rows = [
-        (
-            key,
-            [found.get(key, MISSING) for found in ends.values()],
-            len({ends[end].get(key) for end in described}) > 1,
-        )
-        for key in dict.fromkeys(key for found in ends.values() for key in found)
-    ]
+    rows = []
+    for key in dict.fromkeys(key for found in ends.values() for key in found):
+        differs = len({ends[end].get(key) for end in described}) > 1
+        rows.append((key, [found.get(key, MISSING) for found in ends.values()], differs))
     return render(
         "environment",
         results=results,
@@ -276,7 +275,7 @@ def _environment(results: Results) -> Markup:
         ends=list(ends),
         rows=rows,
         alone=described <= {"client"} and not results.imported,
-        rest=_flat({k: v for k, v in environment.items() if k not in _TOLD}),
+        rest=_flat({k: v for k, v in environment.items() if k not in _ELSEWHERE}),
         missing=MISSING,
     )
 
@@ -292,9 +291,10 @@ def _flat(found: Any, prefix: str = "") -> dict[str, str]:
         if isinstance(item, dict):
             out |= _flat(item, name + ".")
         elif isinstance(item, list):
-            out[name] = "; ".join(
+            texts = (
                 ", ".join(f"{k} {v}" for k, v in x.items()) if isinstance(x, dict) else str(x) for x in item
             )
+            out[name] = "; ".join(texts)
         elif item is not None:
             out[name] = _readable(name, item)
     return out

@@ -9,8 +9,6 @@ from pathlib import Path
 from venturi.common.errors import VenturiError
 from venturi.servers.throwaway.guarded import Guarded, Owner
 
-__all__ = ["give", "owner_for"]
-
 _CHECK_SECONDS = 10.0
 
 

@@ -22,8 +22,6 @@ from venturi.servers.throwaway import accounts, network
 from venturi.servers.throwaway.guarded import Guarded
 from venturi.targets.system import SPACES
 
-__all__ = ["Setting", "ThrowawayServer"]
-
 Note = Callable[[str, str], None]
 
 _MOST_MEMORY = 2**30

@@ -17,8 +17,6 @@ from venturi.servers.throwaway.base import Setting, ThrowawayServer
 from venturi.servers.throwaway.cassandra_jars import Cql, CqlError, quoted
 from venturi.servers.throwaway.guarded import Guarded
 
-__all__ = ["Cassandra"]
-
 _JAVA = 17
 _STOP_SECONDS = 30.0
 _BAD_CREDENTIALS = 0x0100

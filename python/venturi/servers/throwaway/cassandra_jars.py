@@ -17,8 +17,6 @@ from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.throwaway import network
 from venturi.servers.throwaway.guarded import Guarded
 
-__all__ = ["VERSION", "Cql", "CqlError", "cached", "fetch", "find", "installed", "maven", "quoted"]
-
 # As in pom.xml.
 VERSION = "5.0.9"
 _FETCH_SECONDS = 1800.0

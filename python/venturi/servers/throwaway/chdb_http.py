@@ -31,8 +31,6 @@ from urllib.parse import parse_qsl, urlsplit
 from venturi.common.credentials import filled
 from venturi.servers.chdb_results import pieces
 
-__all__ = ["Handler", "Server", "joined", "main"]
-
 # Parameters that are the interface's own, and no settings.
 _OWN = frozenset(
     (

@@ -19,8 +19,6 @@ from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.throwaway import network
 from venturi.servers.throwaway.base import Setting, ThrowawayServer
 
-__all__ = ["ENGINES", "ClickHouse"]
-
 ENGINES = ("auto", "server", "chdb")
 _STOP_SECONDS = 30.0
 _VERSION_SECONDS = 20.0

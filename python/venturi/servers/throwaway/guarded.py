@@ -18,8 +18,6 @@ from typing import Any
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.processes import is_ending
 
-__all__ = ["Guarded", "Owner"]
-
 # The user and group that a server runs as, where it is not ours.
 Owner = tuple[int, int]
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from venturi.servers.throwaway import network
 from venturi.servers.throwaway.base import Setting, ThrowawayServer
 
-__all__ = ["MariaDb"]
-
 _INSTALL_SECONDS = 120.0
 _STOP_SECONDS = 30.0
 

@@ -14,22 +14,6 @@ from typing import Any
 
 from venturi.common.errors import ExitCode, VenturiError
 
-__all__ = [
-    "MARKER",
-    "check",
-    "claimed",
-    "connect",
-    "find",
-    "free_port",
-    "in_memory",
-    "is_loopback",
-    "joined",
-    "marked",
-    "missing",
-    "reachable",
-    "received",
-]
-
 _CONNECT_SECONDS = 2.0
 
 

@@ -18,8 +18,6 @@ from pathlib import Path
 from venturi.servers.throwaway import network
 from venturi.servers.throwaway.base import Setting, ThrowawayServer
 
-__all__ = ["Postgres"]
-
 _INSTALL_SECONDS = 120.0
 _ACCOUNT_SECONDS = 60.0
 _STOP_SECONDS = 30.0

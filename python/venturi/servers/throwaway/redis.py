@@ -11,8 +11,6 @@ from pathlib import Path
 from venturi.servers.throwaway import network
 from venturi.servers.throwaway.base import Setting, ThrowawayServer
 
-__all__ = ["Redis"]
-
 _STOP_SECONDS = 30.0
 
 

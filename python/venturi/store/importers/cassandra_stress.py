@@ -16,6 +16,7 @@ from venturi.store.importers.record import (
     Parsed,
     agree,
     contradiction,
+    draft,
     latency,
     malformed,
     quoted,
@@ -202,44 +203,32 @@ def _draft(run: _Run, settings: dict[str, str], hosts: list[str], name: str) -> 
     if operation != "mixed" and statement.upper() != "INSERT":  # an operation is a row, which is a partition
         for kind, rate in (("partitions", partitions), ("rows", rows)):
             agree(name, run.line, f"operations and {kind} a second", operations, rate)
-    counts: dict[str, int] = {}
-    if run.done:
-        counts["batches"] = run.done[-1]
-    if total is not None and rows is not None and partitions == rows:
-        counts["rows"] = total  # a row per partition
+    # A row per partition.
+    counted = total if rows is not None and partitions == rows else None
     # Tenths of a second, whole ones without interval lines; the tool's rate leaves out its start.
     within = 0.1 if run.times else 1.0
     seconds = run.times[-1] if run.times else _seconds(run.results.get("total operation time", ""))
     if seconds and total and partitions and abs(total / partitions - seconds) > within:
         agree(name, run.line, "seconds, and partitions by their rate", seconds, total / partitions)
-    rates = {"batches_per_second": operations}
-    if rows:
-        rates["rows_per_second"] = rows
     errors = whole((run.results.get("total errors") or "").split(" ")[0])
     percentiles = {
-        p: value * 1e6
-        for p, label in (
-            (50.0, "median"),
-            (95.0, "95th percentile"),
-            (99.0, "99th percentile"),
-            (99.9, "99.9th percentile"),
-        )
-        if (value := _figure(run, f"latency {label}")) is not None
+        percent: value
+        for percent in (50.0, 95.0, 99.0, 99.9)
+        if (value := _figure(run, "latency median" if percent == 50 else f"latency {percent:g}th percentile"))
+        is not None
     }
-    mean, most = _figure(run, "latency mean"), _figure(run, "latency max")
-    return Draft(
+    return draft(
         operation,
+        {
+            "batches": run.done[-1] if run.done else None,
+            "rows": counted,
+            "seconds": seconds or None,
+            "batches_per_second": operations,
+            "rows_per_second": rows or None,
+        },
         parameters,
-        counts,
-        {"interval_ns": round(seconds * 1e9)} if seconds else {},
-        rates,
-        latency(
-            percentiles,
-            count=counts.get("batches"),
-            mean=None if mean is None else mean * 1e6,
-            high=None if most is None else most * 1e6,
-        ),
-        samples=_samples(run, counts),
+        latency=latency(percentiles, 1e6, mean=_figure(run, "latency mean"), max=_figure(run, "latency max")),
+        samples=_samples(run, counted),
         figures={} if errors is None else {"errors": errors},
         line=run.line,
         interval_within_ns=round(within * 1e9),
@@ -247,14 +236,9 @@ def _draft(run: _Run, settings: dict[str, str], hosts: list[str], name: str) -> 
     )
 
 
-def _samples(run: _Run, counts: dict[str, int]) -> dict[str, Any] | None:
+def _samples(run: _Run, rows: int | None) -> dict[str, Any] | None:
     """The interval lines; rows so far are the operations so far where an operation is a row."""
-    if (
-        not run.times
-        or counts.get("rows") is None
-        or run.done != sorted(run.done)
-        or run.done[-1] != counts["rows"]
-    ):
+    if not run.times or rows is None or run.done != sorted(run.done) or run.done[-1] != rows:
         return None
     return {"client": {"t_ns": [round(t * 1e9) for t in run.times], "rows": run.done}, "server": None}
 

@@ -19,8 +19,8 @@ from typing import Any, get_args
 from venturi.common.credentials import scrubbed
 from venturi.common.errors import ScenarioError, StoreError, VenturiError
 from venturi.store.directory import ENVIRONMENT, TRIALS, RunDirectory
-from venturi.store.importers.formats import AUTO, choose
-from venturi.store.importers.record import Origin, Parsed, hold, lines
+from venturi.store.importers import cassandra_stress, flight, iperf3, latte, published
+from venturi.store.importers.record import Format, Origin, Parsed, hold, lines, quoted
 from venturi.store.writer import RunWriter
 from venturi.targets.parameters import PARAMETERS
 
@@ -29,7 +29,44 @@ MOST_BYTES = 64 * 2**20
 MOST_TRIALS = 100_000
 """Of one import: reports are made for runs of 10,000 trials."""
 STDIN = "-"
+AUTO = "auto"
+# In the order in which they are tried: those that are sure of themselves first.
+FORMATS = {
+    it.name: it
+    for it in (
+        flight.PERF_STATS,
+        flight.BENCHMARK,
+        flight.TESTPERF,
+        published.CHSPARK,
+        iperf3.FORMAT,
+        latte.FORMAT,
+        cassandra_stress.FORMAT,
+        published.MEMSQL,
+    )
+}
 _UNKNOWN = "verification, environment of the hosts beyond what is listed here, ceilings, stages, resources"
+
+
+def choose(text: str, name: str, format: str = AUTO) -> Format:
+    """The format called `format`, or by `auto` the one that the text is in.
+
+    Raises `VenturiError` for a name that does not exist, `ScenarioError` for a text of no known format.
+    """
+    if format != AUTO:
+        if format not in FORMATS:
+            raise VenturiError(
+                f"--format: there is no format {format!r}",
+                hint=f"choose one of: {', '.join([AUTO, *FORMATS])}",
+            )
+        return FORMATS[format]
+    for found in FORMATS.values():
+        if found.detect(text):
+            return found
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    raise ScenarioError(
+        f"{name}: of no format that is known; it begins with {quoted(first)}",
+        hint="known are: " + "; ".join(f"{n} ({f.about})" for n, f in FORMATS.items()),
+    )
 
 
 @dataclass(frozen=True)

@@ -9,24 +9,28 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from venturi.store.importers.record import (
     CONTRADICTS,
+    MOST,
     Draft,
     Format,
     Parsed,
     agree,
+    draft,
+    get,
+    items,
     join_notes,
     malformed,
+    number,
     quoted,
+    reading_json,
 )
 
 EXPECTED = "what iperf3 -J prints, whole, from { to }"
-_MOST = 10**18
 _REVERSE = "_bidir_reverse"
 _SUMS = ("sum", "sum_sent", "sum_received")
 
@@ -48,7 +52,7 @@ def parse(text: str, name: str) -> Parsed:
         raise malformed(name, 1, "no JSON object", EXPECTED)
     if skipped:
         drafts[0].note = join_notes(drafts[0].note, f"not JSON, and skipped: {', '.join(skipped[:3])}")
-    version = _get(first, "start", "version")
+    version = get(first, "start", "version")
     return Parsed(
         drafts,
         str(version) if isinstance(version, str) else "iperf3",
@@ -66,7 +70,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in pairs:
         if key in out:
-            ways = {_get(v, "sender") is True: v for v in (out[key], value)}
+            ways = {get(v, "sender") is True: v for v in (out[key], value)}
             if key not in _SUMS or key + _REVERSE in out or len(ways) < 2:
                 raise _Twice(key)
             out[key], out[key + _REVERSE] = ways[True], ways[False]
@@ -110,45 +114,24 @@ def _documents(text: str, name: str, skipped: list[str]) -> Iterator[tuple[dict[
             continue
         line = text.count("\n", 0, at) + 1
         try:
-            found, end = decoder.raw_decode(text, at)
-        except json.JSONDecodeError as error:
-            cut = error.pos >= len(text.rstrip()) - 1
-            what = "the JSON ends early" if cut else f"not JSON: {error.msg}"
-            raise malformed(name, error.lineno, what, EXPECTED) from None
+            with reading_json(text, name, line, EXPECTED):
+                found, end = decoder.raw_decode(text, at)
         except _Twice as twice:
             what = f"{quoted(str(twice))} twice in one object, and no telling which is which"
             raise malformed(name, line, what, "each name once") from None
-        except RecursionError:
-            raise malformed(name, line, "JSON nested without end", EXPECTED) from None
-        except ValueError:
-            # A number with thousands of digits.
-            raise malformed(name, line, "a number out of all bounds", EXPECTED) from None
         if not isinstance(found, dict):
             raise malformed(name, line, "not a JSON object", EXPECTED)
         yield found, line
         at = end
 
 
-def _get(found: Any, *path: str) -> Any:
-    for key in path:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
-
-
-def _number(found: Any, *path: str) -> float | None:
-    value = _get(found, *path)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value) if 0 <= value < _MOST else None
-
-
 def _text(found: Any, *path: str) -> str | None:
-    value = _get(found, *path)
+    value = get(found, *path)
     return value if isinstance(value, str) and value else None
 
 
 def _started(document: Mapping[str, Any]) -> int | None:
-    at = _number(document, "start", "timestamp", "timesecs")
+    at = number(document, "start", "timestamp", "timesecs")
     return int(at) * 10**9 if at and at < 10**10 else None
 
 
@@ -161,92 +144,92 @@ def _client(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _drafts(document: dict[str, Any], line: int, name: str) -> list[Draft]:
-    asked = _get(document, "start", "test_start")
-    reverse = bool(_number(asked, "reverse"))
+    asked = get(document, "start", "test_start")
+    reverse = bool(number(asked, "reverse"))
     parameters = _parameters(document, asked)
     target = {"address": parameters["target"].removeprefix("iperf3://"), "software": None}
     error = _text(document, "error")
-    end = _get(document, "end")
+    end = get(document, "end")
     if error is None and not isinstance(end, Mapping):
         raise malformed(name, line, 'no object "end"', EXPECTED)
     operation = "get" if reverse else "put"
     if error is not None:
         return [Draft(operation, parameters, target=target, line=line, error=error)]
-    both = any(_get(end, key + _REVERSE) is not None for key in _SUMS)
-    if _number(asked, "bidir") and not both:
+    both = any(get(end, key + _REVERSE) is not None for key in _SUMS)
+    if number(asked, "bidir") and not both:
         raise malformed(name, line, "--bidir, but the sums of one direction", "the sums of both directions")
     if both and _at_server(document):
         raise malformed(name, line, "a server's output of --bidir", "the output of the client")
-    out = []
-    for ending in ("", _REVERSE) if both else ("",):
-        gets = reverse or bool(ending)
-        draft = _direction(document, ending, gets, both, line, name)
-        if draft is None:
-            raise malformed(name, line, "no bytes and seconds in sum_sent and sum_received", EXPECTED)
-        draft.parameters = {**parameters, **({"bidirectional": True} if both else {})}
-        draft.target, draft.line = target, line
-        out.append(draft)
-    return out
+    if both:
+        parameters["bidirectional"] = True
+    return [
+        _direction(document, ending, reverse or bool(ending), both, line, name, parameters, target)
+        for ending in (("", _REVERSE) if both else ("",))
+    ]
 
 
 def _parameters(document: Mapping[str, Any], asked: Any) -> dict[str, Any]:
     host = _text(document, "start", "connecting_to", "host") or "unknown"
-    port = _number(document, "start", "connecting_to", "port")
+    port = number(document, "start", "connecting_to", "port")
     local = host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")
-    duration, total = _number(asked, "duration"), _number(asked, "bytes")
-    streams = int(_number(asked, "num_streams") or 0) or None
-    rate = _number(asked, "target_bitrate") or _number(document, "start", "target_bitrate")
+    duration, total = number(asked, "duration"), number(asked, "bytes")
+    streams = int(number(asked, "num_streams") or 0) or None
+    rate = number(asked, "target_bitrate") or number(document, "start", "target_bitrate")
     return {
         "place": "local" if local else host,
         "target": f"iperf3://{host}" + (f":{port:.0f}" if port else ""),
         "transport": (_text(asked, "protocol") or "TCP").lower(),
         "streams": streams,
-        "message_bytes": int(_number(asked, "blksize") or 0) or None,
+        "message_bytes": int(number(asked, "blksize") or 0) or None,
         "duration_ns": int(duration * 10**9) if duration else None,
         "total_bytes": int(total) if total else None,
         "limit_bytes_per_second": rate * (streams or 1) / 8 if rate else None,
         "congestion": _text(document, "end", "sender_tcp_congestion"),
-        "socket_buffer": int(_number(document, "start", "sock_bufsize") or 0) or None,
+        "socket_buffer": int(number(document, "start", "sock_bufsize") or 0) or None,
     }
 
 
 def _at_server(document: Mapping[str, Any]) -> bool:
-    return _get(document, "start", "accepted_connection") is not None
+    return get(document, "start", "accepted_connection") is not None
 
 
 def _arrived(found: Any) -> float:
     """The share of the packets that arrived."""
-    lost, packets = _number(found, "lost_packets"), _number(found, "packets")
+    lost, packets = number(found, "lost_packets"), number(found, "packets")
     return 1.0 if not lost or not packets else max(0.0, 1 - lost / packets)
 
 
 def _hold(sums: Iterable[Any], line: int, name: str) -> None:
     for found in sums:
-        moved, seconds, bits = (_number(found, key) for key in ("bytes", "seconds", "bits_per_second"))
+        moved, seconds, bits = (number(found, key) for key in ("bytes", "seconds", "bits_per_second"))
         if moved is not None and seconds and bits is not None:
             agree(name, line, "bits/s, and bytes by seconds", bits, moved * 8 / seconds)
-        if _number(found, "packets") and (lost := _number(found, "lost_percent")) is not None:
+        if number(found, "packets") and (lost := number(found, "lost_percent")) is not None:
             agree(name, line, "lost_percent, and lost_packets of packets", lost, 100 - 100 * _arrived(found))
 
 
 def _direction(
-    document: Mapping[str, Any], ending: str, gets: bool, both: bool, line: int, name: str
-) -> Draft | None:
-    end = _get(document, "end")
+    document: Mapping[str, Any],
+    ending: str,
+    gets: bool,
+    both: bool,
+    line: int,
+    name: str,
+    parameters: Mapping[str, Any],
+    target: dict[str, Any],
+) -> Draft:
+    end = get(document, "end")
     # What arrived counts; a server of another version may not have told.
-    found = [_get(end, key + ending) for key in _SUMS]
-    within, (whole, sent, received) = (
-        [_get(i, "sum" + ending) for i in _list(document.get("intervals"))],
-        found,
-    )
-    _hold([*found, *within], line, name)
-    loss, sent = whole if _number(whole, "packets") else received, sent or whole
-    used = received if _number(received, "bytes") and _number(received, "seconds") else sent
-    moved, seconds = _number(used, "bytes"), _number(used, "seconds")
+    sums = [get(end, key + ending) for key in _SUMS]
+    whole, sent, received = sums
+    _hold([*sums, *(get(it, "sum" + ending) for it in items(document, "intervals"))], line, name)
+    loss, sent = whole if number(whole, "packets") else received, sent or whole
+    used = received if number(received, "bytes") and number(received, "seconds") else sent
+    moved, seconds = number(used, "bytes"), number(used, "seconds")
     if moved is None or not seconds:
-        return None
+        raise malformed(name, line, "no bytes and seconds in sum_sent and sum_received", EXPECTED)
     note = None
-    rows = [s for s in _list(_get(end, "streams")) if not both or _of_direction(s, gets)]
+    rows = [s for s in items(end, "streams") if not both or _of_direction(s, gets)]
     streams = [s for i, row in enumerate(rows) if (s := _stream(i, row, sent=used is not received))]
     if used is not received:
         note = "the receiver told nothing: bytes and seconds are the sender's"
@@ -257,54 +240,47 @@ def _direction(
         parts = sum(s["payload_bytes"] for s in streams)
         agree(name, line, "bytes of the streams, and of their sum", parts, moved)
     samples = _samples(document, ending)
-    if samples is not None and not _number(document, "start", "test_start", "omit"):
+    if samples is not None and not number(document, "start", "test_start", "omit"):
         counted = samples["client"]["payload_bytes"][-1]
-        nearest = min((_number(s, "bytes") or 0.0 for s in found), key=lambda v: abs(v - counted))
+        nearest = min((number(s, "bytes") or 0.0 for s in sums), key=lambda v: abs(v - counted))
         agree(name, line, "bytes of the intervals, and of their sum", counted, nearest)
         if abs(counted - moved) > CONTRADICTS * counted:
             samples = None  # They count what was sent.
-    figures: dict[str, float | str] = {}
-    if (again := _number(sent, "retransmits")) is not None:
-        figures["retransmits"] = again
-    for key in ("lost_packets", "packets", "jitter_ms"):
-        if (value := _number(loss, key)) is not None:
-            figures[key] = value
+    printed = {"retransmits": number(sent, "retransmits")}
+    printed |= {key: number(loss, key) for key in ("lost_packets", "packets", "jitter_ms")}
+    figures = {key: value for key, value in printed.items() if value is not None}
     if figures.get("lost_packets"):
         note = join_notes(
             note, f"{figures['lost_packets']:,.0f} of {figures.get('packets', 0):,.0f} packets were lost"
         )
-    return Draft(
+    return draft(
         "get" if gets else "put",
-        {},
-        counts={"payload_bytes": int(moved)},
-        times={"interval_ns": max(1, round(seconds * 1e9)), **_start_time(document)},
+        {
+            "payload_bytes": int(moved),
+            "interval_ns": max(1, round(seconds * 1e9)),
+            "started_unix_ns": _started(document),
+        },
+        parameters,
         cpu=_cpu(end, seconds, _at_server(document)),
         streams=streams,
         samples=samples,
         resources=_resources(rows, figures, gets),
         figures=figures,
+        target=target,
+        line=line,
         note=note,
     )
 
 
-def _start_time(document: Mapping[str, Any]) -> dict[str, int]:
-    at = _started(document)
-    return {} if at is None else {"started_unix_ns": at}
-
-
-def _list(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else []
-
-
 def _of_direction(stream: Any, gets: bool) -> bool:
     """`sender` in a stream of --bidir is whether this client sent it."""
-    return bool(_get(stream, "sender", "sender")) is not gets
+    return bool(get(stream, "sender", "sender")) is not gets
 
 
 def _cpu(end: Any, seconds: float, at_server: bool) -> dict[str, Any] | None:
     def side(prefix: str) -> dict[str, int] | None:
         user, system = (
-            _number(end, "cpu_utilization_percent", f"{prefix}_{kind}") for kind in ("user", "system")
+            number(end, "cpu_utilization_percent", f"{prefix}_{kind}") for kind in ("user", "system")
         )
         if user is None or system is None:
             return None
@@ -320,25 +296,17 @@ def _cpu(end: Any, seconds: float, at_server: bool) -> dict[str, Any] | None:
 
 def _stream(index: int, row: Any, sent: bool) -> dict[str, Any] | None:
     """`sent`: what the sender told is taken, as in the sum."""
-    got = (
-        (_get(row, "sender") if sent else None)
-        or _get(row, "receiver")
-        or _get(row, "udp")
-        or _get(row, "sender")
-    )
-    moved, end = _number(got, "bytes"), _number(got, "end")
+    parts = ("sender", "receiver", "udp", "sender")
+    got = next((part for key in parts[not sent :] if (part := get(row, key))), None)
+    moved, end = number(got, "bytes"), number(got, "end")
     if moved is None:
         return None
     return {
         "stream": index,
-        "thread": None,
-        "rows": None,
-        "batches": None,
-        "payload_bytes": int(moved * _arrived(_get(row, "udp"))),
-        "start_ns": round((_number(got, "start") or 0.0) * 1e9),
-        "first_batch_ns": None,
+        **dict.fromkeys(("thread", "rows", "batches", "first_batch_ns", "connect_ns")),
+        "payload_bytes": int(moved * _arrived(get(row, "udp"))),
+        "start_ns": round((number(got, "start") or 0.0) * 1e9),
         "end_ns": None if end is None else round(end * 1e9),
-        "connect_ns": None,
         "stages": {},
     }
 
@@ -350,10 +318,10 @@ def _samples(document: Mapping[str, Any], ending: str) -> dict[str, Any] | None:
     done: list[int] = []
     sockets: list[list[Mapping[str, Any]]] = []
     so_far = 0
-    for interval in _list(_get(document, "intervals")):
-        found = _get(interval, "sum" + ending)
-        moved, end = _number(found, "bytes"), _number(found, "end")
-        if moved is None or end is None or _get(found, "omitted") is True:
+    for interval in items(document, "intervals"):
+        found = get(interval, "sum" + ending)
+        moved, end = number(found, "bytes"), number(found, "end")
+        if moved is None or end is None or get(found, "omitted") is True:
             continue
         at = round(end * 1e9)
         if times and at <= times[-1]:
@@ -362,9 +330,9 @@ def _samples(document: Mapping[str, Any], ending: str) -> dict[str, Any] | None:
         times.append(at)
         done.append(so_far)
         # The other direction of --bidir has sums of its own, and its sender is the far end.
-        sending = [s for s in _list(_get(interval, "streams")) if _get(s, "sender") is True]
+        sending = [s for s in items(interval, "streams") if get(s, "sender") is True]
         sockets.append([] if ending else sending)
-    if not times or so_far >= _MOST:
+    if not times or so_far >= MOST:
         return None
     return {"client": {"t_ns": times, "payload_bytes": done, **_sockets(sockets)}, "server": None}
 
@@ -377,12 +345,12 @@ def _sockets(intervals: list[list[Mapping[str, Any]]]) -> dict[str, list[list[in
         ("socket_rtt_ns", "rtt", 1000),
         ("socket_cwnd_bytes", "snd_cwnd", 1),
     ):
-        rows = [[_number(stream, name) for stream in streams] for streams in intervals]
+        rows = [[number(stream, name) for stream in streams] for streams in intervals]
         known = [[round(v * factor) for v in row if v is not None] for row in rows]
         sizes = {len(row) for row in rows} | {len(row) for row in known}
         if sizes != {len(known[0])} or not known[0]:
             continue
-        if any(v >= _MOST for row in known for v in row):
+        if any(v >= MOST for row in known for v in row):
             continue
         streams = [list(values) for values in zip(*known, strict=True)]
         # The tool counts retransmits within an interval, samples count on.
@@ -395,12 +363,12 @@ def _resources(rows: list[Any], figures: Mapping[str, Any], gets: bool) -> dict[
     """What the sending side's sockets said (TCP_INFO); the receiving side keeps no such counters."""
     from venturi.store.samples import SOCKETS
 
-    found = [_get(row, "sender") for row in rows]
-    rtts = sorted(v for f in found if (v := _number(f, "mean_rtt")))
+    found = [get(row, "sender") for row in rows]
+    rtts = sorted(v for f in found if (v := number(f, "mean_rtt")))
     if not rtts:
         return None
-    least = min((v for f in found if (v := _number(f, "min_rtt"))), default=None)
-    windows = sorted(v for f in found if (v := _number(f, "max_snd_cwnd")))
+    least = min((v for f in found if (v := number(f, "min_rtt"))), default=None)
+    windows = sorted(v for f in found if (v := number(f, "max_snd_cwnd")))
     sockets = {
         "count": len(found),
         **dict.fromkeys(SOCKETS),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,8 @@ DISAGREES = 0.005
 finer, and whole milliseconds of a trial of a second five times."""
 CONTRADICTS = 0.05
 """Figures of one result that are further apart cannot both be true: the file is refused."""
+MOST = 10**18
+"""What is larger is no figure of a measurement."""
 
 _COUNTS = ("rows", "batches", "payload_bytes", "wire_bytes")
 _TIMES = (
@@ -95,6 +98,35 @@ class Format:
     parse: Callable[[str, str], Parsed]
     """The results in a text, by its file's name. Raises `ScenarioError` that names file and line where it is
     malformed."""
+
+
+UNITS = {
+    "seconds": ("interval_ns", 1e9),
+    "mebibytes": ("payload_bytes", MIB),
+    "mebibytes_per_second": ("bytes_per_second", MIB),
+}
+"""Columns of other tools in units of their own: our field, and how many of its units one is."""
+
+
+def draft(
+    operation: str, columns: Mapping[str, Any], parameters: Mapping[str, Any] = {}, **rest: Any
+) -> Draft:
+    """A result from columns that have our names or those of `UNITS`. None is what the tool did not print; a
+    column that is no figure is a parameter."""
+    made = Draft(operation, dict(parameters), **rest)
+    for column, value in columns.items():
+        name, unit = UNITS.get(column, (column, 1))
+        if value is None:
+            continue
+        if name in _COUNTS:
+            made.counts[name] = round(value * unit)
+        elif name in _TIMES:
+            made.times[name] = round(value * unit)
+        elif name in _RATES:
+            made.rates[name] = float(value * unit)
+        else:
+            made.parameters[name] = value
+    return made
 
 
 def malformed(name: str, line: int | None, found: str, expected: str) -> ScenarioError:
@@ -179,6 +211,42 @@ def real(text: str) -> float | None:
     return found if math.isfinite(found) and abs(found) < 1e18 else None
 
 
+# Values of a JSON document, which may hold anything.
+
+
+@contextlib.contextmanager
+def reading_json(text: str, name: str, line: int, expected: str) -> Iterator[None]:
+    """Turns what the reader of a document that begins in that line raises into an error for users."""
+    try:
+        yield
+    except json.JSONDecodeError as error:
+        cut = error.pos >= len(text.rstrip()) - 1
+        what = "the JSON ends early" if cut else f"not JSON: {error.msg}"
+        raise malformed(name, error.lineno, what, expected) from None
+    except (RecursionError, ValueError):  # nested without end, or a number of thousands of digits
+        raise malformed(name, line, "JSON out of all bounds", expected) from None
+
+
+def get(document: Any, *path: str) -> Any:
+    for key in path:
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document
+
+
+def number(document: Any, *path: str) -> float | None:
+    """A finite number that is not negative; of a mean with its error the `value`."""
+    found = get(document, *path)
+    found = found.get("value") if isinstance(found, Mapping) else found
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+        return None
+    return float(found) if 0 <= found < MOST else None
+
+
+def items(document: Any, *path: str) -> list[Any]:
+    found = get(document, *path)
+    return found if isinstance(found, list) else []
+
+
 @dataclass(frozen=True)
 class Origin:
     """Where drafts come from: `file` a name without its directories, `format` the importer's, `source` the
@@ -190,25 +258,20 @@ class Origin:
 
 
 def latency(
-    percentiles: Mapping[float, float],
-    *,
-    count: int | None = None,
-    mean: float | None = None,
-    low: float | None = None,
-    high: float | None = None,
-    stdev: float | None = None,
-) -> dict[str, Any]:
-    """A `LATENCY` object (ns) of printed figures: no histogram, and null for what was not printed."""
-    known = dict(percentiles)
-    if high is not None:
-        known.setdefault(100.0, high)
+    percentiles: Mapping[float, float], unit: float, **figures: float | None
+) -> dict[str, Any] | None:
+    """A `LATENCY` object (ns) of printed `percentiles` and `figures` (min, mean, max, stdev), of which one is
+    `unit` ns; None if nothing was printed. It has no histogram."""
+    known = {name: value * unit for name, value in figures.items() if value is not None}
+    points = {percent: value * unit for percent, value in percentiles.items()}
+    if not known and not points:
+        return None
+    if "max" in known:
+        points.setdefault(100.0, known["max"])
     return {
-        "count": count,
-        "min": low,
-        "mean": mean,
-        "max": high,
-        "stdev": stdev,
-        "percentiles": [[p, known[p]] for p in sorted(known)],
+        "count": None,
+        **{name: known.get(name) for name in ("min", "mean", "max", "stdev")},
+        "percentiles": [[percent, points[percent]] for percent in sorted(points)],
         "hdr": None,
     }
 
@@ -264,7 +327,8 @@ def _line(draft: Draft, run: str, origin: Origin, cell: str, repeat: int, order:
         "cpu": draft.cpu,
         "stages": None,
         "streams": draft.streams,
-        "latency": {"service": draft.latency, "response": None} if draft.latency else None,
+        "latency": draft.latency
+        and {"service": draft.latency | {"count": draft.counts.get("batches")}, "response": None},
         "schedule": draft.schedule,
         "pin": None,
         "instrument": None,

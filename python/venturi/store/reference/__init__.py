@@ -1,25 +1,30 @@
-"""Published figures, carried with the package so that a run can be laid over them.
+"""Published figures, carried with the package so that a run can be laid over them, and as runs: every command
+takes `reference:NAME` where it takes a run directory.
 
-The files beside this module are as published (README.md says where from), only put into one CSV a set.
+The files beside this module are as published (README.md says where from), only put into one file a set.
 """
 
 from __future__ import annotations
 
 import csv
 import importlib.resources
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from venturi.common.errors import VenturiError
+from venturi.common.texts import meant
+from venturi.store.directory import RunDirectory
 from venturi.store.importers import flight, published
-from venturi.store.importers.record import Draft
+from venturi.store.importers.record import Draft, Origin, draft, lines, real, whole
+
+PREFIX = "reference:"
 
 
 @dataclass(frozen=True)
 class ReferenceSet:
     """A published set of figures. `label` names the hardware wherever a figure of it is drawn; `client` and
-    `server` hold what the publication tells of the machines, in the form of environment.json."""
+    `server` hold what the publication says of the machines, in the form of environment.json."""
 
     name: str
     label: str
@@ -27,7 +32,6 @@ class ReferenceSet:
     file: str
     format: str
     source: str
-    parse: Callable[[str], list[Draft]] = field(repr=False)
     client: dict[str, Any] = field(default_factory=dict)
     server: dict[str, Any] = field(default_factory=dict)
     place: str | None = None
@@ -38,54 +42,35 @@ class ReferenceSet:
 
     def drafts(self) -> list[Draft]:
         """Its trials as published."""
-        return self.parse(
-            importlib.resources.files(__package__).joinpath(self.file).read_text(encoding="utf-8")
-        )
+        text = importlib.resources.files(__package__).joinpath(self.file).read_text(encoding="utf-8")
+        if self.format == "chspark":
+            return published.CHSPARK.parse(text, self.file).drafts
+        if self.format == "memsql":
+            drafts = published.MEMSQL.parse(text, self.file).drafts
+            return [it for it in drafts if it.parameters["target"] == self.name]
+        rows = enumerate(csv.reader(text.splitlines()), 1)
+        _, head = next(rows)
+        if self.format == "perf_stats":
+            return [flight.perf_stats_draft(row[0], row[1:], at, self.file, self.place) for at, row in rows]
+        drafts = []
+        for at, row in rows:
+            columns: dict[str, Any] = {
+                name: next((n for n in (whole(it), real(it)) if n is not None), it)
+                for name, it in zip(head, row, strict=True)
+                if it
+            }
+            note, stored = columns.pop("note"), columns.pop("stored_bytes", None)
+            made = draft(self.operation, columns, {"target": self.name}, line=at, note=note)
+            made.figures |= {} if stored is None else {"stored_bytes": float(stored)}
+            drafts.append(made)
+        return drafts
 
     def rows(self) -> list[dict[str, Any]]:
         """Parameters and figures of each published trial, in base units (`_ns`, bytes, per second)."""
         return [d.parameters | d.counts | d.times | d.rates for d in self.drafts()]
 
 
-def _flight(place: str) -> Callable[[str], list[Draft]]:
-    def drafts(text: str) -> list[Draft]:
-        out = []
-        for at, row in enumerate(csv.DictReader(text.splitlines()), 2):
-            out.append(
-                flight.flight_draft(
-                    row["operation"],
-                    int(row["streams"]),
-                    int(row["threads"]),
-                    int(row["rows_per_stream"]),
-                    int(row["rows_per_batch"]),
-                    float(row["seconds"]),
-                    float(row["mebibytes_per_second"]),
-                    place=place,
-                    line=at,
-                )
-            )
-        return out
-
-    return drafts
-
-
-def _chspark(text: str) -> list[Draft]:
-    return published.parse_chspark(text, "chspark.csv").drafts
-
-
-def _akumuli(text: str) -> list[Draft]:
-    return published.parse_akumuli(text, "akumuli.txt").drafts
-
-
-def _upsert(system: str) -> Callable[[str], list[Draft]]:
-    def drafts(text: str) -> list[Draft]:
-        return [
-            d for d in published.parse_memsql(text, "upsert.txt").drafts if d.parameters["target"] == system
-        ]
-
-    return drafts
-
-
+_LINUX = {"system": "Linux", "architecture": "x86_64"}
 _MACBOOK = {
     "host": "MacBook Pro (2018)",
     "system": "Darwin",
@@ -94,15 +79,10 @@ _MACBOOK = {
     "cores": {"physical": 4},
     "memory": {"total": 16 * 2**30},
 }
-_CARTESIUS = {
-    "host": "bullx node of Cartesius",
-    "system": "Linux",
-    "architecture": "x86_64",
-}
+_CARTESIUS = {"host": "bullx node of Cartesius", **_LINUX}
 # Published as one list for the benchmark: client and server shared this machine or had one like it each.
 _CHSPARK = {
-    "system": "Linux",
-    "architecture": "x86_64",
+    **_LINUX,
     "cpu": "Intel Xeon E312xx, 2.4 GHz",
     "cores": {"logical": 16},
     "memory": {"total": 16 * 2**30},
@@ -115,100 +95,58 @@ _M4 = {
     "cores": {"logical": 40},
     "memory": {"total": 160 * 2**30},
 }
+_C3 = {"host": "c3.8xlarge", "system": "Linux", "cpu": "Intel Xeon E5-2680 v2", "cores": {"logical": 32}}
 # In MiB/s, as its tool prints.
 _SATURATES = "more streams gain less and less; 4 million records in all come to about {} MiB/s"
 _FLIGHT_TOOL = "Arrow C++ flight_benchmark"
 
+
+def _flight(
+    name: str, label: str, operation: str, where: str, host: dict[str, Any], place: str, said: str
+) -> ReferenceSet:
+    source = f"{_FLIGHT_TOOL} {where}"
+    both = (host, host, place, said, "streams")
+    return ReferenceSet(name, label, operation, f"{name}.csv", "perf_stats", source, *both)
+
+
+_MAC_TOOL = "on a MacBook Pro 2018, published 2019"
+_NODES = "between two nodes of Cartesius, InfiniBand 4 x FDR (56 Gbit/s)"
 SETS = {
     run.name: run
     for run in (
         *(
-            ReferenceSet(
-                f"macbook-{operation}",
-                "MacBook Pro 2018",
-                operation,
-                f"macbook-{operation}.csv",
-                "perf_stats",
-                f"{_FLIGHT_TOOL} on a MacBook Pro 2018, published 2019",
-                _flight("local"),
-                _MACBOOK,
-                _MACBOOK,
-                "local",
-                said,
-                "streams",
-            )
+            _flight(f"macbook-{operation}", "MacBook Pro 2018", operation, _MAC_TOOL, _MACBOOK, "local", said)
             for operation, said in (
                 ("get", "below 5 streams speed increases linearly, with more than 5 it does not increase"),
                 ("put", "speed keeps increasing with more streams"),
             )
         ),
-        ReferenceSet(
-            "cartesius-localhost",
-            "Cartesius node",
-            "get",
-            "cartesius-localhost.csv",
-            "perf_stats",
-            f"{_FLIGHT_TOOL} within one node of Cartesius",
-            _flight("local"),
-            _CARTESIUS,
-            _CARTESIUS,
-            "local",
-            _SATURATES.format("1,950"),
-            "streams",
+        *(
+            _flight(f"cartesius-{name}", label, "get", where, _CARTESIUS, place, _SATURATES.format(mebibytes))
+            for name, label, where, place, mebibytes in (
+                ("localhost", "Cartesius node", "within one node of Cartesius", "local", "1,950"),
+                ("remote", "Cartesius, two nodes", _NODES, "remote", "1,600"),
+            )
         ),
         ReferenceSet(
-            "cartesius-remote",
-            "Cartesius, two nodes",
-            "get",
-            "cartesius-remote.csv",
-            "perf_stats",
-            f"{_FLIGHT_TOOL} between two nodes of Cartesius, InfiniBand 4 x FDR (56 Gbit/s)",
-            _flight("remote"),
-            _CARTESIUS,
-            _CARTESIUS,
-            "remote",
-            _SATURATES.format("1,600"),
-            "streams",
-        ),
-        ReferenceSet(
-            "chspark",
-            "CHSpark",
-            "get",
-            "chspark.csv",
-            "chspark",
+            *("chspark", "CHSpark", "get", "chspark.csv", "chspark"),
             "CHSpark: ClickHouse's Arrow-over-TCP interface",
-            _chspark,
             _CHSPARK,
             _CHSPARK,
             said="110 MB/s per encoder, nearly linear up to one encoder per CPU; 1 or 2 decoders are enough",
             axis="encoders",
         ),
         ReferenceSet(
-            "akumuli",
-            "Akumuli, c3.8xlarge",
-            "ingest",
-            "akumuli.txt",
-            "akumuli",
+            *("akumuli", "Akumuli, c3.8xlarge", "ingest", "akumuli.csv", "akumuli"),
             "Akumuli's ingest benchmark on AWS, published 2017",
-            _akumuli,
             {"host": "m3.xlarge"},
-            {
-                "host": "c3.8xlarge",
-                "system": "Linux",
-                "cpu": "Intel Xeon E5-2680 v2",
-                "cores": {"logical": 32},
-            },
+            _C3,
             said="2.76 billion points in under 3 minutes: above 16 million points/s, a database of 11 GB",
         ),
         *(
             ReferenceSet(
-                system,
-                f"{title}, m4.10xlarge",
-                "upsert",
-                "upsert.txt",
-                "memsql",
+                *(system, f"{title}, m4.10xlarge", "upsert", "upsert.txt", "memsql"),
                 f"{title} on 1, 5 and 10 machines of AWS, published with MemSQL's benchmark.py",
-                _upsert(system),
                 _M4,
                 _M4,
                 axis="loaders",
@@ -233,5 +171,44 @@ def names() -> list[str]:
 def sets(name: str) -> list[ReferenceSet]:
     """The set or the group of this name. Raises `VenturiError` (usage) for one that does not exist."""
     if name not in names():
-        raise VenturiError(f"there is no reference {name!r}", hint=f"choose one of: {', '.join(names())}")
+        close = meant(name, names())
+        raise VenturiError(
+            f"there is no reference {name!r}" + (f"; {close}" if close else ""),
+            hint=f"choose one of: {', '.join(names())}",
+        )
     return [SETS[member] for member in GROUPS.get(name, (name,))]
+
+
+class ReferenceRun(RunDirectory):
+    """Published sets, read like a run directory; there is none on disk."""
+
+    def __init__(self, name: str) -> None:
+        """`name` with or without `reference:`. Raises `VenturiError` (usage) for one that does not exist."""
+        short = name.removeprefix(PREFIX)
+        self.sets = sets(short)
+        self.path = Path(PREFIX + short)
+        first = self.sets[0]
+        self.environment = {
+            "format": 1,
+            "run": PREFIX + short,
+            "started_unix_ns": None,
+            "command": None,
+            "client": dict(first.client) or None,
+            "server": dict(first.server) or None,
+            "servers": {},
+            "imported": [{"from": s.file, "format": s.format, "source": s.source} for s in self.sets],
+        }
+
+    @property
+    def saved(self) -> bool:
+        return False
+
+    def records(self) -> list[dict[str, Any]]:
+        out: list[dict[str, Any]] = []
+        for one in self.sets:
+            origin = Origin(one.file, one.format, one.source)
+            out += lines(one.drafts(), self.name, origin, out)
+        return out
+
+    def ceiling_records(self) -> list[dict[str, Any]]:
+        return []

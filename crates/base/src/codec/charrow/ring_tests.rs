@@ -17,7 +17,7 @@ fn pair(bytes: u64) -> (Writer, Reader) {
 }
 
 proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Any pieces, told at any time and copied out in any order of the two ends: all arrive, in order.
     #[test]

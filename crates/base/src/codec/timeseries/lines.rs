@@ -11,7 +11,7 @@ pub fn lines(text: &[u8]) -> usize {
 }
 
 /// Where so many lines end; `Err`: there are only so many.
-pub fn end_of_lines(text: &[u8], wanted: usize) -> std::result::Result<usize, usize> {
+pub fn end_of_lines(text: &[u8], wanted: usize) -> Result<usize, usize> {
     if wanted == 0 {
         return Ok(0);
     }

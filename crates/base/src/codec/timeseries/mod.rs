@@ -130,7 +130,7 @@ impl Text {
 
     /// Bytes that it keeps, used or not.
     pub fn size(&self) -> usize {
-        self.bytes.capacity() + std::mem::size_of_val(&self.ends[..])
+        self.bytes.capacity() + size_of_val(&self.ends[..])
     }
 
     pub fn shrink(&mut self) {

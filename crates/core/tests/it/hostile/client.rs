@@ -149,7 +149,7 @@ fn behind(more: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn the_script_is_understood() {
-    let record = Fake::answers(whole_get(1, 10)).run("get", json!({}));
+    let record = Fake::answers(get_answer(1, 10)).run("get", json!({}));
     assert_eq!(record.error, None);
     assert_eq!(record.counts.rows, 10);
     // Padded frames are as good as others.
@@ -194,7 +194,7 @@ fn cut(bytes: &[u8]) -> (bool, Kind) {
 
 #[test]
 fn cut_short_at_every_byte() {
-    let whole = whole_get(1, 3);
+    let whole = get_answer(1, 3);
     let length = whole.len();
     for at in 0..length {
         assert_eq!(cut(&whole[..at]), (false, Kind::Lost), "{at} of {length}");

@@ -190,27 +190,25 @@ fn only_so_many_queries_at_a_time_and_a_few_of_clients_without_one() {
         let begin = || Query::new(id.clone(), "", shape, None, client, 1);
         let sit = |query: &Query| query.join(None, None, "a client");
         let joined = sessions.join(&id, "", shape, client, sit, begin);
-        joined.map(|_| ()).map_err(|error| error.message)
+        joined
+            .map(|(query, ..)| query.most_encoders(64))
+            .map_err(|error| error.message)
     };
+    let refused = |client, name| begins(client, name).unwrap_err();
     for name in 0..15 {
-        begins("fd00::1", name).unwrap();
+        let kept = if name == 0 { 512 } else { 0 };
+        assert_eq!(begins("fd00::1", name), Ok(4096 + kept));
     }
     // Another address of its network.
-    let said = begins("fd00::2", 15).unwrap_err();
+    let said = refused("fd00::2", 15);
     assert_contains(&said, "15 queries run already");
     assert_contains(&said, "--max-queries");
     // A partition of the first is no query of its own.
     begins("fd00::1", 0).unwrap();
-    begins("127.0.0.2", 0).unwrap();
-    assert_contains(
-        &begins("127.0.0.2", 1).unwrap_err(),
-        "16 queries run already",
-    );
+    assert_eq!(begins("127.0.0.2", 0), Ok(4608));
+    assert_contains(&refused("127.0.0.2", 1), "16 queries run already");
     begins("fd00:0:0:1::1", 0).unwrap();
-    assert_contains(
-        &begins("127.0.0.4", 0).unwrap_err(),
-        "17 queries run already",
-    );
+    assert_contains(&refused("127.0.0.4", 0), "17 queries run already");
 }
 
 #[test]

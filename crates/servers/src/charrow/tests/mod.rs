@@ -12,7 +12,7 @@ use super::Server;
 use venturi_base::codec::charrow::handshake::{Parameters, Request};
 use venturi_base::codec::charrow::receive::{Event, Receiver};
 use venturi_base::data::digest;
-use venturi_testkit::charrow::{extended, plain, Client, Given};
+use venturi_testkit::charrow::{extended, plain, Client, Received};
 
 /// Only what hangs takes that long.
 const LONG: Duration = Duration::from_secs(300);
@@ -34,7 +34,7 @@ fn client(server: &Server) -> Client {
 }
 
 /// All of it through one connection: what any number of them must be given together.
-fn whole(server: &Server, text: &str) -> Given {
+fn whole(server: &Server, text: &str) -> Received {
     Client::plain(server.address(), 1).outcome(text).unwrap()
 }
 

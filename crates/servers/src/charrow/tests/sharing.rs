@@ -14,7 +14,7 @@ fn each_block_goes_to_exactly_one_partition() {
     assert_eq!(expected.rows, 100_000);
     for (partitions, encoders) in [(1, 1), (2, 3), (7, 1), (64, 1), (64, 8)] {
         let id = format!("q{partitions}-{encoders}");
-        let given: Vec<Given> = std::thread::scope(|scope| {
+        let given: Vec<Received> = std::thread::scope(|scope| {
             let read = || {
                 let mut client = Client::plain(server.address(), encoders);
                 client.query(&id, RECORDS);
@@ -231,7 +231,7 @@ fn of_two_that_are_the_same_partition_one_is_served() {
         all.iter().any(|query| query.came() == 2)
     });
     for at in 0..20 {
-        engine.push(super::engines::ipc(numbers(at * 10..at * 10 + 10)));
+        engine.push(engines::ipc(numbers(at * 10..at * 10 + 10)));
     }
     engine.finish(None);
     let given = std::thread::scope(|scope| {

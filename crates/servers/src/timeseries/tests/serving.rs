@@ -40,7 +40,7 @@ fn stores(server: &Server, rows: &str, points: usize) {
 }
 
 fn wait_for(server: &Server, name: &str, wanted: u64) {
-    venturi_testkit::until(name, || statistics(server)[name] == wanted);
+    until(name, || statistics(server)[name] == wanted);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn late_points_are_kept_when_asked_for() {
 
 /// Points and their sum, of a series in all segments.
 fn sealed(folder: &Folder, name: &str) -> (u64, f64) {
-    let files = super::damage::files(folder, "series");
+    let files = damage::files(folder, "series");
     let lines = files.iter().flat_map(|file| read_series(file).unwrap());
     let own = lines.filter(|(series, _)| series.starts_with(name.as_bytes()));
     own.fold((0, 0.0), |(points, sum), (_, it)| {

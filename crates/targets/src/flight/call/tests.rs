@@ -313,10 +313,10 @@ fn no_wake_is_lost() {
 #[test]
 fn a_call_without_an_answer_goes_on_elsewhere() {
     let away = |why: &[u8]| http2::frame(kind::GOAWAY, 0, 0, &[&[0; 8], why].concat());
-    let whole = http2::whole_get(1, 10);
+    let whole = http2::get_answer(1, 10);
     let begun = &whole[..whole.len() - http2::trailers(1, "0").len()];
     let [aged, stops] = [away(b"max_age"), away(b"it stops")].map(|it| [&whole[..9], &it].concat());
-    let both = [&whole[..], &http2::whole_get(3, 10)].concat();
+    let both = [&whole[..], &http2::get_answer(3, 10)].concat();
     let twice = [begun, &away(b"max_age")].concat();
     for (first, second, outcome) in [
         (aged.clone(), both.clone(), Ok(20)),

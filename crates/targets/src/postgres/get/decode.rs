@@ -9,7 +9,7 @@ use arrow_buffer::IntervalMonthDayNano;
 use super::super::types::{DAYS, DAY_MICROS, HEADER, MICROS};
 use super::numeric::Numeric;
 use super::types::{form, Form};
-use crate::read::{far, infinite, large, midnight, Question};
+use crate::read::{infinite, large, midnight, out_of_range, Question};
 use venturi_base::data::column::{Column, Columns};
 use venturi_base::error::{Error, Kind, Result};
 
@@ -243,14 +243,14 @@ fn push(form: &Form, column: &mut Column, value: &[u8]) -> Result<usize> {
             i32::MIN | i32::MAX => Err(infinite(column, "date")),
             days => match days.checked_add(DAYS as i32) {
                 Some(days) => column.push(days),
-                None => Err(far(column)),
+                None => Err(out_of_range(column)),
             },
         },
         Form::Timestamp => match i64::from_be_bytes(fixed(value)?) {
             i64::MIN | i64::MAX => Err(infinite(column, "timestamp")),
             micros => match micros.checked_add(MICROS) {
                 Some(micros) => column.push(micros),
-                None => Err(far(column)),
+                None => Err(out_of_range(column)),
             },
         },
         Form::Decimal(digits, scale) => {
@@ -285,7 +285,9 @@ fn interval(column: &mut Column, value: [u8; 16]) -> Result<()> {
     {
         return Err(infinite(column, "interval"));
     }
-    let nanos = micros.checked_mul(1000).ok_or_else(|| far(column))?;
+    let nanos = micros
+        .checked_mul(1000)
+        .ok_or_else(|| out_of_range(column))?;
     column.push(IntervalMonthDayNano::new(months, days, nanos))
 }
 

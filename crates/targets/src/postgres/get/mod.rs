@@ -42,7 +42,7 @@ impl Reads for Postgres {
 
     async fn columns(&self, link: &mut Link, select: &str) -> Result<Vec<Column>> {
         let prepared = link.driver.drive(link.client.prepare(select)).await;
-        let prepared = self.said(prepared)?;
+        let prepared = self.check(prepared)?;
         prepared.columns().iter().map(types::column).collect()
     }
 
@@ -96,18 +96,18 @@ impl Reads for Postgres {
         let Link { client, driver, .. } = link;
         let copy = format!("COPY {name} FROM STDIN (FORMAT binary)");
         let sink = driver.drive(client.copy_in::<_, Bytes>(&copy)).await;
-        let mut sink = pin!(self.said(sink)?);
+        let mut sink = pin!(self.check(sink)?);
         let mut bytes = HEADER.to_vec();
         while let Some(item) = rows.next() {
             Columns::of(table, &forms, item.batch())?.rows(&mut bytes)?;
             if bytes.len() >= FILL {
                 let piece = Bytes::from(std::mem::take(&mut bytes));
-                self.said(driver.drive(sink.send(piece)).await)?;
+                self.check(driver.drive(sink.send(piece)).await)?;
             }
         }
         bytes.extend_from_slice(&END);
-        self.said(driver.drive(sink.send(bytes.into())).await)?;
-        self.said(driver.drive(sink.finish()).await).map(|_| ())?;
+        self.check(driver.drive(sink.send(bytes.into())).await)?;
+        self.check(driver.drive(sink.finish()).await).map(|_| ())?;
         // Hint bits are set by who reads a row first, which shall be no stream.
         self.run(link, &format!("VACUUM (ANALYZE) {name}")).await
     }
@@ -116,13 +116,13 @@ impl Reads for Postgres {
         let format = self.options.format();
         let Link { client, driver, .. } = &mut link;
         // A COPY does not say what types its columns have; the query does, and is compared.
-        let query = self.said(driver.drive(client.prepare(&question.statement)).await)?;
+        let query = self.check(driver.drive(client.prepare(&question.statement)).await)?;
         let decoder = Decoder::new(query.columns(), &question)?;
         let statement = match format {
             WireFormat::Rows => query,
             WireFormat::Copy => {
                 let copy = format!("COPY ({}) TO STDOUT (FORMAT binary)", question.statement);
-                self.said(driver.drive(client.prepare(&copy)).await)?
+                self.check(driver.drive(client.prepare(&copy)).await)?
             }
         };
         let place = self.authority.clone();

@@ -15,7 +15,7 @@ use tokio_postgres::{Client, CopyOutStream, RowStream, Statement};
 
 use super::super::connect;
 use super::super::connect::{Driver, Link};
-use super::super::errors::told;
+use super::super::errors::describe;
 use super::super::options::WireFormat;
 use super::decode::Decoder;
 use crate::read::Rows;
@@ -91,13 +91,13 @@ impl Answer {
 
     /// Takes what comes next, a row as a rule; false: that was all.
     fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool>> {
-        let told = |error| told(&self.place, &error);
+        let failed = |error| describe(&self.place, &error);
         match &mut self.state {
             State::Reading(Pieces::Copy(stream)) => {
                 let Some(piece) = ready!(stream.as_mut().poll_next(cx)) else {
                     return Poll::Ready(self.decoder.end_copy().map(|()| false));
                 };
-                let piece = piece.map_err(told)?;
+                let piece = piece.map_err(failed)?;
                 self.carried += MESSAGE_HEAD + piece.len() as u64;
                 self.decoder.copied(&piece)?;
                 Poll::Ready(Ok(true))
@@ -106,10 +106,10 @@ impl Answer {
                 let Some(row) = ready!(stream.as_mut().poll_next(cx)) else {
                     return Poll::Ready(Ok(false));
                 };
-                let row = row.map_err(told)?;
+                let row = row.map_err(failed)?;
                 let mut carried = MESSAGE_HEAD + ROW_HEAD;
                 self.decoder.row(|at| {
-                    let value = row.try_get::<_, Option<Raw<'_>>>(at).map_err(told)?;
+                    let value = row.try_get::<_, Option<Raw<'_>>>(at).map_err(failed)?;
                     let value = value.map(|Raw(value)| value);
                     carried += VALUE_HEAD + value.map_or(0, <[u8]>::len) as u64;
                     Ok(value)
@@ -144,7 +144,7 @@ impl Rows for Answer {
                     if asked.is_pending() {
                         clock.wait(Stage::AwaitInput);
                     }
-                    let pieces = ready!(asked).map_err(|error| told(&self.place, &error))?;
+                    let pieces = ready!(asked).map_err(|error| describe(&self.place, &error))?;
                     self.state = State::Reading(pieces);
                 }
                 State::Reading(_) => {

@@ -52,7 +52,7 @@ pub fn column(column: &tokio_postgres::Column) -> Result<Column> {
 
 /// How a column's values come, and what they become.
 pub fn form(column: &tokio_postgres::Column) -> Result<(Form, DataType)> {
-    let found = known(column.type_(), column.type_modifier());
+    let found = layout(column.type_(), column.type_modifier());
     found.ok_or_else(|| refused(column.name(), column.type_()))
 }
 
@@ -70,10 +70,10 @@ fn refused(name: &str, kind: &Type) -> Error {
 
 /// The same of a type by its number in the catalogue.
 pub fn by_oid(oid: u32, modifier: i32) -> Option<(Form, DataType)> {
-    known(&Type::from_oid(oid)?, modifier)
+    layout(&Type::from_oid(oid)?, modifier)
 }
 
-fn known(kind: &Type, modifier: i32) -> Option<(Form, DataType)> {
+fn layout(kind: &Type, modifier: i32) -> Option<(Form, DataType)> {
     Some(match *kind {
         Type::BOOL => (Form::Bool, DataType::Boolean),
         Type::INT2 => (Form::Int2, DataType::Int16),
@@ -110,9 +110,9 @@ fn known(kind: &Type, modifier: i32) -> Option<(Form, DataType)> {
         ),
         _ => match kind.kind() {
             Kind::Enum(_) => (Form::Bytes, DataType::Utf8),
-            Kind::Domain(inner) => return known(inner, modifier),
+            Kind::Domain(inner) => return layout(inner, modifier),
             Kind::Array(inner) => {
-                let (form, data_type) = known(inner, modifier)?;
+                let (form, data_type) = layout(inner, modifier)?;
                 if matches!(form, Form::Array(_)) {
                     return None;
                 }
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_arrow_lacks_is_refused_by_name() {
-        assert!(known(&Type::POINT, -1).is_none() && known(&Type::TIMETZ, -1).is_none());
+        assert!(layout(&Type::POINT, -1).is_none() && layout(&Type::TIMETZ, -1).is_none());
         let line = refused("cost", &Type::MONEY).message;
         assert!(line.contains("column cost is money") && line.contains("cost::numeric(20, 2)"));
         let line = refused("a", &Type::INET_ARRAY).message;
@@ -174,7 +174,7 @@ mod tests {
             line.contains("column a is inet[]") && line.contains("a::text[]"),
             "{line}"
         );
-        let (form, kind) = known(&Type::INT4_ARRAY, -1).unwrap();
+        let (form, kind) = layout(&Type::INT4_ARRAY, -1).unwrap();
         assert_eq!(form, Form::Array(Form::Int4.into()));
         assert_eq!(kind.to_string(), "List(Int32)");
     }

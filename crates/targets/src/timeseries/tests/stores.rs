@@ -52,7 +52,7 @@ fn store(lose: u64) -> (u16, u16) {
             _ => points,
         };
         let told = json!({
-            "software": "venturi 0.0.0", "place": Place::here(), "points": points,
+            "software": "venturi 0.0.0", "place": Place::current(), "points": points,
             "checksum": format!("{checksum:016x}"), "stored_bytes": stored_bytes, "more": [1],
         });
         ok(&told.to_string())

@@ -245,7 +245,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
 
         #[test]
-        fn whole_numbers(number: u64, digits in 1usize..=20, by in "[^0-9]?") {
+        fn integers(number: u64, digits in 1usize..=20, by in "[^0-9]?") {
             let text = format!("{number:020}");
             let text = &text[20 - digits..];
             let expected = (digits <= MOST).then(|| (text.parse().unwrap(), digits));

@@ -67,7 +67,7 @@ fn usual<S: Sink>(
             *value = found;
             at += name.len() + length;
             if matches!(input.get(at), Some(b'i' | b'u')) {
-                at += usize::from(is_whole(&text[..length]));
+                at += usize::from(is_integer(&text[..length]));
             }
             let last = from == key.len();
             if *input.get(at)? != if last { b' ' } else { b',' } {
@@ -144,14 +144,14 @@ fn point<S: Sink>(text: &[u8], unit: i64, sink: &mut S, scratch: &mut Scratch) -
 }
 
 /// What may stand before an `i`.
-fn is_whole(text: &[u8]) -> bool {
+fn is_integer(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
 }
 
 fn numeric(text: &[u8]) -> Option<f64> {
     match text.split_last()? {
-        (b'i' | b'u', digits) => is_whole(digits).then(|| number::parse(digits)).flatten(),
+        (b'i' | b'u', digits) => is_integer(digits).then(|| number::parse(digits)).flatten(),
         // Only what begins as a number does: `true`, `"text"` and `nan` are not.
         _ if text[0].is_ascii_digit() || matches!(text[0], b'-' | b'+' | b'.') => {
             number::parse(text).filter(|value| value.is_finite())

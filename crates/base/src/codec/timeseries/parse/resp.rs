@@ -111,8 +111,8 @@ impl Reader {
             return self.entry(input, text, end, sink).map(Named::Other);
         }
         match text.split_first() {
-            Some((b'+', b"FLUSH")) => Ok(asked(end, Step::Flush)),
-            Some((b'+', b"VENTURI")) => Ok(asked(end, Step::Hello)),
+            Some((b'+', b"FLUSH")) => Ok(question(end, Step::Flush)),
+            Some((b'+', b"VENTURI")) => Ok(question(end, Step::Hello)),
             Some((b'+', name)) => group(&input[..end], name, sink).map(|it| Named::Group(it, end)),
             Some((b':', digits)) => {
                 let key = time::nanoseconds(digits)
@@ -184,7 +184,7 @@ enum Named {
     Other(Found),
 }
 
-fn asked(end: usize, step: Step) -> Named {
+fn question(end: usize, step: Step) -> Named {
     Named::Other(Found::Asked { end, step })
 }
 

@@ -231,7 +231,7 @@ fn what_is_wrong_is_told() {
     }
     let pairs: String = (0..150).map(|i| format!("+a b={i}\r\n:{i}\r\n")).collect();
     let dictionary = format!("*300\r\n{pairs}");
-    let full = read(Language::Resp, dictionary.as_bytes(), &[], false).2;
+    let full = read(Resp, dictionary.as_bytes(), &[], false).2;
     assert!(matches!(full, Some(Wrong::Store(_))), "{full:?}");
 }
 

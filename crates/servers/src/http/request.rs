@@ -49,7 +49,7 @@ fn number(request: &Request, name: &str) -> Result<Option<u64>> {
     }
 }
 
-fn known(request: &Request, names: &[&str]) -> Result<()> {
+fn refuse_unknown(request: &Request, names: &[&str]) -> Result<()> {
     let given = request.query.split('&').filter(|pair| !pair.is_empty());
     let mut given = given.map(|pair| pair.split('=').next().unwrap_or_default());
     match given.find(|name| !names.contains(name)) {
@@ -74,7 +74,7 @@ pub fn reading(state: &State, request: &Request, table: &str) -> Result<Reading>
     }
     let rows_per_batch = batch.map_or(USUAL_BATCH, |batch| batch as usize);
     if table == RECORDS && state.store.table(table).is_err() {
-        known(
+        refuse_unknown(
             request,
             &[&shape[..], &["columns", "values", "seed"]].concat(),
         )?;
@@ -103,7 +103,7 @@ pub fn reading(state: &State, request: &Request, table: &str) -> Result<Reading>
         let lent = state.store.records(&data, columns, rows_per_batch)?;
         return Ok(Reading::Source(lent.source.cursor(rows), compression, lent));
     }
-    known(request, &shape)?;
+    refuse_unknown(request, &shape)?;
     if rows.is_none() && batch.is_none() {
         return Ok(Reading::Table(state.store.table(table)?, 0, compression));
     }
@@ -139,8 +139,8 @@ mod tests {
         for wrong in ["/?rows=0", "/?rows=-1", "/?rows=x", "/?rows", "/?rows=1e3"] {
             assert!(number(&request(wrong), "rows").is_err(), "{wrong}");
         }
-        assert!(known(&request("/?rows=1&&seed=2"), &["rows", "seed"]).is_ok());
-        let refused = known(&request("/?row=1"), &["rows"]).unwrap_err();
+        assert!(refuse_unknown(&request("/?rows=1&&seed=2"), &["rows", "seed"]).is_ok());
+        let refused = refuse_unknown(&request("/?row=1"), &["rows"]).unwrap_err();
         assert!(refused.message.contains("\"row\""), "{refused}");
     }
 }

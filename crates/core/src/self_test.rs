@@ -17,7 +17,7 @@ use venturi_base::meter::cpu::{self, CpuTime};
 use venturi_base::meter::readers::network::Interface;
 use venturi_base::meter::resources::End;
 use venturi_base::meter::series::{Facts, Series};
-use venturi_targets::known::Tell;
+use venturi_targets::self_test::Tell;
 
 /// What a figure should be, and what it is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -45,7 +45,7 @@ pub fn answers() -> Result<Vec<Answer>> {
     clocks(&mut tell);
     stages(&mut tell);
     samples(&mut tell)?;
-    venturi_targets::known::answers(&mut tell);
+    venturi_targets::self_test::answers(&mut tell);
     Ok(found)
 }
 

@@ -4,9 +4,9 @@ use venturi_base::error::{Error, Result};
 use venturi_base::spec::{Data, Operation, TrialSpec, Values};
 
 /// What one stream is told, by the names of placeholders; `None`: this trial has no such thing.
-pub struct Told(Vec<(&'static str, Option<String>)>);
+pub struct Placeholders(Vec<(&'static str, Option<String>)>);
 
-impl Told {
+impl Placeholders {
     pub fn of(spec: &TrialSpec, format: &str, stream: usize) -> Self {
         let operation = match spec.operation {
             Operation::Put => "put",
@@ -101,17 +101,18 @@ impl Told {
 mod tests {
     use super::*;
 
-    fn told(more: &str) -> Told {
+    fn placeholders(more: &str) -> Placeholders {
         let spec = TrialSpec::parse(&format!(
             r#"{{"trial": "t", "target": "exec://", "operation": "get", "streams": 2, "threads": 1,
                 "rows_per_batch": 10, {more}}}"#
         ));
-        Told::of(&spec.unwrap(), "lines", 1)
+        Placeholders::of(&spec.unwrap(), "lines", 1)
     }
 
     #[test]
     fn placeholders_are_filled_in_and_other_braces_stay() {
-        let told = told(r#""data": {"source": "records", "seed": 7}, "rows_per_stream": 30"#);
+        let told =
+            placeholders(r#""data": {"source": "records", "seed": 7}, "rows_per_stream": 30"#);
         for (word, filled) in [
             ("", ""),
             ("-n{rows}", "-n30"),

@@ -4,7 +4,7 @@ use arrow_schema::DataType;
 
 use super::code::Code;
 use super::driver::Link;
-use crate::read::{by_hash, Column, Split, Summed, There};
+use crate::read::{by_hash, Baseline, Column, Split, Summed};
 use crate::sql::Dialect;
 use venturi_base::error::{Error, Kind, Result};
 
@@ -12,13 +12,13 @@ use venturi_base::error::{Error, Kind, Result};
 #[derive(Default)]
 pub struct Counted {
     pub summed: Summed,
-    pub there: Option<There>,
+    pub there: Option<Baseline>,
     pub note: Option<String>,
 }
 
 impl Counted {
     fn of(self, (rows, sums): (u64, crate::Sums)) -> Self {
-        let there = There {
+        let there = Baseline {
             rows,
             sums,
             checksum: None,

@@ -1,7 +1,7 @@
 //! What verification must find in counts that are written down here. They are of what no trial of
 //! `venturi prove` meets: a stranger's server, a store that holds too much.
 
-use crate::read::{self, Summed, There};
+use crate::read::{self, Baseline, Summed};
 use crate::reference::{compared, Planned};
 use crate::timeseries::verify::{compare, Held, Stored};
 use crate::{Doubt, Tally};
@@ -100,10 +100,10 @@ fn read_is_wrong(rows: u64, sum: i128, checksum: u64) -> bool {
         r#"{"trial": "known", "target": "postgres://h", "operation": "get", "data": {"source": "remote"},
             "rows_per_batch": 1, "streams": 1, "threads": 1}"#,
     );
-    let mut there = There {
+    let mut there = Baseline {
         rows: 100,
         checksum: Some(9),
-        ..There::default()
+        ..Baseline::default()
     };
     there.sums[0] = 7;
     let mut received = Tally {

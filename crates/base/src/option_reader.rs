@@ -11,14 +11,14 @@ use crate::error::{Error, Result};
 use crate::secrets::fill;
 
 /// What was given, read part by part, strictly; null means: the default.
-pub struct Given {
+pub struct OptionReader {
     /// For errors.
     what: String,
     left: Map<String, Value>,
     known: Vec<&'static str>,
 }
 
-impl Given {
+impl OptionReader {
     /// Options of a target.
     pub fn new(scheme: &str, options: &BTreeMap<String, Value>) -> Self {
         let options = options.iter();
@@ -150,7 +150,7 @@ mod tests {
             engine: Option<String>,
         }
         let parse = |json: &str| {
-            let mut given = Given::new("db", &serde_json::from_str(json).unwrap());
+            let mut given = OptionReader::new("db", &serde_json::from_str(json).unwrap());
             let common = given.take()?;
             Ok::<_, Error>(Own {
                 common,
