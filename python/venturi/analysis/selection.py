@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis import wording
-from venturi.analysis.cells.figures import main_rate, per_second
+from venturi.analysis.cells.figures import by_key, main_rate, per_second
 from venturi.analysis.cells.summary import Cell, best, by_operation, speed, varying
 from venturi.common.conditions import Condition
 from venturi.common.errors import VenturiError
@@ -132,19 +132,15 @@ def representative(cells: Sequence[Cell], most: int) -> list[Cell]:
     known = [c for c in cells if speed(c, cells).known]
     if len(known) <= most:
         return known
-    groups: dict[tuple[Any, ...], list[Cell]] = {}
-    for cell in known:
-        key = (cell.operation, cell.parameters.get("place"), cell.parameters.get("streams"))
-        groups.setdefault(key, []).append(cell)
+    groups = by_key(((c.operation, c.parameters.get("place"), c.parameters.get("streams")), c) for c in known)
     chosen = [b for members in groups.values() if (b := best(members))]
     return evenly(chosen, most)
 
 
 def fastest_of_places(cells: Sequence[Cell]) -> list[Cell]:
     """The fastest cell of each operation and place."""
-    groups: dict[tuple[Any, ...], list[Cell]] = {}
-    for cell in (cell for members in by_operation(cells).values() for cell in members):
-        groups.setdefault((cell.operation, cell.parameters.get("place")), []).append(cell)
+    ordered = (cell for members in by_operation(cells).values() for cell in members)
+    groups = by_key(((c.operation, c.parameters.get("place")), c) for c in ordered)
     return [top for members in groups.values() if (top := best(members)) is not None]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.analysis.advice import Advice, straggler_advice, trials
 from venturi.analysis.advice.trials import Warnings, cell_label, good_trials
 from venturi.analysis.cells import machines
-from venturi.analysis.cells.figures import Record, batches_timed, get, numeric, quotient
+from venturi.analysis.cells.figures import Record, batches_timed, by_key, get, numeric, quotient
 from venturi.analysis.cells.machines import common, in_words, properties
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.cells.writes import error_lines, latency, trouble_phrases, troubles
@@ -99,11 +99,8 @@ def _imported(cells: Sequence[Cell], measured: Sequence[Record]) -> Iterator[Adv
 
 def _notes(cells: Sequence[Cell]) -> Warnings:
     """What the importer had to say of single figures."""
-    seen: dict[str, list[tuple[Record, Cell]]] = {}
-    for record, cell in good_trials(cells):
-        note = get(record, "imported", "note")
-        if isinstance(note, str) and note:
-            seen.setdefault(note, []).append((record, cell))
+    noted = ((get(trial[0], "imported", "note"), trial) for trial in good_trials(cells))
+    seen = by_key((note, trial) for note, trial in noted if isinstance(note, str) and note)
     for note, found in list(seen.items())[:MOST_NOTES]:
         record, cell = found[0]
         line = get(record, "imported", "line")
@@ -260,9 +257,7 @@ def _unlike(place: str, servers: Mapping[str, Record | None]) -> Warnings:
         values = [(address, v) for address, one in known.items() if (v := get(one, *path)) is not None]
         if weight == "note" or not isinstance(common(name, [value for _, value in values]), tuple):
             continue
-        groups: dict[str, list[str]] = {}
-        for address, value in values:
-            groups.setdefault(in_words(name, value), []).append(address)
+        groups = by_key((in_words(name, value), address) for address, value in values)
         differing.append(f"{name} " + ", ".join(f"{value} ({_few(at)})" for value, at in groups.items()))
     if differing:
         more = len(differing) - _NAMED

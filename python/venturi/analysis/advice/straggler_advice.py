@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from venturi.analysis.advice import Advice
 from venturi.analysis.advice.stragglers import BEHIND, Straggler
-from venturi.analysis.cells.figures import get, numeric, quotient
+from venturi.analysis.cells.figures import by_key, get, numeric, quotient
 from venturi.analysis.cells.probes import single_links
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.wording import listed, milliseconds, nouns_of, rate
@@ -32,9 +32,7 @@ def advise(
     """
     if not found:
         return None
-    by_host: dict[str, list[Straggler]] = {}
-    for one in found:
-        by_host.setdefault(f"{one.address} {one.name}", []).append(one)
+    by_host = by_key((f"{one.address} {one.name}", one) for one in found)
     own = max(by_host.values(), key=lambda same: (len(same), -min(one.ratio for one in same)))
     worst = min(own, key=lambda one: (one.one_of_two, one.ratio))
     several = sum(len(r.get("hosts") or []) > 1 for c in cells for r in c.records[:1])
@@ -198,11 +196,12 @@ def _figures(
         alone = single_links(probes, one.cell.parameters)
         values = {name: [alone[name]] for name in (*one.names, *one.others) if name in alone}
     else:
-        values = {}
-        for record in one.cell.records:
-            for host in record.get("hosts") or []:
-                if (value := ask(host, record)) is not None:
-                    values.setdefault(host["host"], []).append(value)
+        values = by_key(
+            (host["host"], value)
+            for record in one.cell.records
+            for host in record.get("hosts") or []
+            if (value := ask(host, record)) is not None
+        )
     own = [value for name in one.names for value in values.get(name, ())]
     rest = [median(values[name]) for name in one.others if name in values]
     return (median(own), median(rest)) if own and rest else None

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from venturi.analysis.cells.figures import Record, get, numeric, quotient
+from venturi.analysis.cells.figures import Record, by_key, get, numeric, quotient
 from venturi.analysis.cells.hosts import counted, server_addresses, servers_are_known
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.workers import KEPT_UP
@@ -125,9 +126,9 @@ class _Seen:
 
 def machines(environment: Mapping[str, Any]) -> dict[str, str]:
     """Loaders to the boot of the machine that each ran on, as far as a run's environment tells."""
-    told = environment.get("hosts")
-    found = {name: get(host, "boot_id") for name, host in told.items()} if isinstance(told, Mapping) else {}
-    return {name: str(boot) for name, boot in found.items() if boot}
+    hosts = environment.get("hosts")
+    found = hosts.items() if isinstance(hosts, Mapping) else ()
+    return {name: str(boot) for name, host in found if (boot := get(host, "boot_id"))}
 
 
 def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Straggler]:
@@ -137,12 +138,12 @@ def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Strag
     Left out are hosts where a server runs too. Loaders of one address are one; a host is compared with those
     only that have as many loaders, on machines that have as many. `boots`: `machines` of the run.
     """
-    seen: dict[str, list[_Seen]] = {}
-    for record in cell.records:
-        if len(record.get("hosts") or []) < 2 or _kept_up(record):
-            continue
-        for key, one in _compared(record, counted(cell), boots or {}).items():
-            seen.setdefault(key, []).append(one)
+    seen = by_key(
+        pair
+        for record in cell.records
+        if len(record.get("hosts") or []) > 1 and not _kept_up(record)
+        for pair in _compared(record, counted(cell), boots or {}).items()
+    )
     fixed_time = bool(cell.parameters.get("duration_ns"))
     found = [
         _straggler(cell, trials, fixed_time)
@@ -175,10 +176,7 @@ def _stands_out(trials: Sequence[_Seen]) -> bool:
     """Whether it is further from the others than they are from one another, and than trials explain."""
     own = median(one.log_ratio for one in trials)
     swings = [abs(one.log_ratio - own) for one in trials]
-    others: dict[str, list[float]] = {}
-    for one in trials:
-        for name, ratio in _ratios(one.rivals).items():
-            others.setdefault(name, []).append(math.log(ratio))
+    others = by_key((name, math.log(ratio)) for one in trials for name, ratio in _ratios(one.rivals).items())
     usual = {name: median(values) for name, values in others.items()}
     swings += [abs(value - usual[name]) for name, values in others.items() for value in values]
     # Of few values the median deviation is too small (Croux and Rousseeuw, Time-Efficient Algorithms for Two
@@ -218,28 +216,27 @@ def _part_of(later: float, cell: Cell) -> float:
 def _compared(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, _Seen]:
     """Each host of a trial with those that it may be compared with; without those that have none."""
     units = _units(record, what, boots)
-    crowd: dict[str, int] = {}
-    for unit in units.values():
-        crowd[unit.machine] = crowd.get(unit.machine, 0) + len(unit.names)
+    crowd = Counter(unit.machine for unit in units.values() for _ in unit.names)
     serving = {address.rpartition(":")[0].strip("[]") for address in server_addresses(record)}
-    alike: dict[tuple[int, int], list[_Unit]] = {}
-    for unit in units.values():
-        # Beside a server the way is shorter and the cores are shared; it is no measure of the others either.
-        if unit.ends and unit.address not in serving:
-            alike.setdefault((len(unit.names), crowd[unit.machine]), []).append(unit)
+    # Beside a server the way is shorter and the cores are shared; it is no measure of the others either.
+    alike = by_key(
+        ((len(unit.names), crowd[unit.machine]), unit)
+        for unit in units.values()
+        if unit.ends and unit.address not in serving
+    )
     out = {}
     last = max((unit.end for unit in units.values() if unit.ends), default=0.0)
     whole = sum(unit.amount for unit in units.values())
     for group in alike.values():
         ratios = _ratios(group)
         # A host without peers is no measure for others either.
-        told = [unit for unit in group if _key(unit) in ratios]
-        ends = sorted(unit.end for unit in told)
-        amounts = sorted(unit.amount / unit.count for unit in told)
-        for unit in told if len(told) > 1 else ():
+        judged = [unit for unit in group if _key(unit) in ratios]
+        ends = sorted(unit.end for unit in judged)
+        amounts = sorted(unit.amount / unit.count for unit in judged)
+        for unit in judged if len(judged) > 1 else ():
             usual = _median_without(amounts, unit.amount / unit.count) * unit.count
             later, lost = last - _median_without(ends, unit.end), (usual - unit.amount) / whole
-            out[_key(unit)] = _Seen(unit, told, math.log(ratios[_key(unit)]), later, lost)
+            out[_key(unit)] = _Seen(unit, judged, math.log(ratios[_key(unit)]), later, lost)
     return out
 
 
@@ -249,10 +246,7 @@ def _ratios(group: Sequence[_Unit]) -> dict[str, float]:
     Of the rate per stream, and of all that the host moved where that is more: one that has more streams than
     the others is not behind because each of them gets less. Only streams at the same server compare.
     """
-    by_server: dict[int, list[float]] = {}
-    for unit in group:
-        for server in unit.amounts:
-            by_server.setdefault(server, []).append(unit.per_stream(server))
+    by_server = by_key((server, unit.per_stream(server)) for unit in group for server in unit.amounts)
     ordered = {server: sorted(rates) for server, rates in by_server.items()}
     wholes = sorted(unit.amount / unit.end for unit in group)
     out = {}

@@ -10,10 +10,12 @@ import operator
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from venturi.common.hdr import batches_for
 
+K = TypeVar("K")
+V = TypeVar("V")
 Record = Mapping[str, Any]
 ENDS = ("client", "server")
 CALLS = ("plugin", "driver")
@@ -53,6 +55,14 @@ def numeric(record: Any, *path: str) -> float | None:
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a parameter's value is a number: `True` is none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """The values of each key, in their order."""
+    out: dict[K, list[V]] = {}
+    for key, value in pairs:
+        out.setdefault(key, []).append(value)
+    return out
 
 
 def quotient(amount: float | None, divisor: float | None, scale: float = 1.0) -> float | None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import geometric_mean
 from typing import Any
 
 from venturi.analysis.cells.figures import (
+    by_key,
     cpu_ns,
     in_rows_of,
     is_number,
@@ -240,13 +242,8 @@ def too_slow(cells: Sequence[Cell], every: bool, p99_ns: float) -> list[list[Cel
 def _groups(cells: Sequence[Cell], every: bool) -> Iterator[tuple[list[Cell], list[Cell], int]]:
     """The cells of each workload that is looked at, those of nearly the same size, and how many sizes are
     skipped."""
-    families: dict[str, list[list[Cell]]] = {}
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(repr(_workload(cell)), []).append(cell)
-    for group in groups.values():
-        families.setdefault(repr(_workload(group[0], sizes=False)), []).append(group)
-    for family in families.values():
+    groups = by_key((repr(_workload(cell)), cell) for cell in cells).values()
+    for family in by_key((repr(_workload(group[0], sizes=False)), group) for group in groups).values():
         chosen = family if every else [max(family, key=_size)]
         for group in chosen:
             alike = [c for other in family if _alike(other, group) for c in other if c not in group]
@@ -450,11 +447,8 @@ def _blocks(cells: list[Cell], name: str, settings: list[str], measure: str) -> 
 
 def _means(blocks: Sequence[Block]) -> Block:
     """Geometric mean of each level."""
-    each: dict[object, list[float]] = {}
-    for block in blocks:
-        for level, speed in block.items():
-            each.setdefault(level, []).append(math.log(speed))
-    return {level: math.exp(sum(logs) / len(logs)) for level, logs in each.items()}
+    each = by_key(pair for block in blocks for pair in block.items())
+    return {level: geometric_mean(speeds) for level, speeds in each.items()}
 
 
 def _hashable(value: object) -> object:

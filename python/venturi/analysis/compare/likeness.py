@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.cells import machines
-from venturi.analysis.cells.figures import get
+from venturi.analysis.cells.figures import by_key, get
 from venturi.analysis.cells.machines import (
     OTHERS,
     STOLEN,
@@ -172,18 +172,14 @@ def match(
     known = [{n for c in side for n in c.parameters} for side in (base, run)]
     names = sorted((known[0] & known[1]) - set(ignored) - {"row_bytes", "seed"})
 
-    def keyed(cells: Sequence[Cell]) -> dict[tuple[Any, ...], list[Cell]]:
-        out: dict[tuple[Any, ...], list[Cell]] = {}
-        for cell in cells:
-            key = tuple(canonical(n, cell.parameters.get(n)) for n in names)
-            out.setdefault(key, []).append(cell)
-        return out
-
-    ours, theirs = keyed(base), keyed(run)
+    first, second = (
+        by_key((tuple(canonical(n, c.parameters.get(n)) for n in names), c) for c in side)
+        for side in (base, run)
+    )
     pairs = [
-        (ours[key][0], theirs[key][0])
-        for key in ours
-        if key in theirs and len(ours[key]) == len(theirs[key]) == 1
+        (cells[0], second[key][0])
+        for key, cells in first.items()
+        if len(cells) == len(second.get(key, ())) == 1
     ]
     taken = [{id(pair[i]) for pair in pairs} for i in (0, 1)]
     return (

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from venturi.analysis.cells.figures import (
     Record,
+    by_key,
     cpu_ns,
     numeric,
     per_second,
@@ -254,11 +255,9 @@ def compare_by(
     one measured first unless `base_value` names it, spelled as in the run. Raises `VenturiError` where the
     parameter does not vary or has no such value.
     """
-    found: dict[Any, list[Cell]] = {}
     order = {str(r.get("cell")): i for i, r in reversed(list(enumerate(results.records)))}
-    for cell in sorted(results.cells, key=lambda c: order.get(c.name, 0)):
-        if by in cell.parameters:
-            found.setdefault(spelled(cell.parameters[by]), []).append(cell)
+    cells = sorted(results.cells, key=lambda c: order.get(c.name, 0))
+    found = by_key((spelled(c.parameters[by]), c) for c in cells if by in c.parameters)
     if len(found) < 2:
         others = sorted(
             n for n in {n for c in results.cells for n in c.parameters}

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.analysis.cells.figures import numeric, quotient
+from venturi.analysis.cells.figures import by_key, numeric, quotient
 from venturi.analysis.cells.limits import Limit
 from venturi.analysis.cells.summary import Cell, by_operation, by_setting, follows, varying
 from venturi.analysis.statistics import hockney
@@ -119,15 +119,17 @@ def _lanes(cell: Cell) -> int:
 
 
 def _fitted(operation: str, where: dict[str, Any], group: Sequence[Cell]) -> BatchCost:
-    times: dict[float, list[float]] = {}
-    for cell in group:
-        for record in cell.records:
-            # The mean time of a batch, by Little's law: so many were in flight throughout.
-            each = quotient(
-                numeric(record, "times", "interval_ns"), numeric(record, "counts", "batches"), _lanes(cell)
+    # The mean time of a batch, by Little's law: so many were in flight throughout.
+    times = by_key(
+        (float(cell.parameters[AXIS]), each)
+        for cell in group
+        for r in cell.records
+        if (
+            each := quotient(
+                numeric(r, "times", "interval_ns"), numeric(r, "counts", "batches"), _lanes(cell)
             )
-            if each:
-                times.setdefault(float(cell.parameters[AXIS]), []).append(each)
+        )
+    )
     fit, refused = None, "the number of batches in flight changes with them"
     if len({_lanes(cell) for cell in group}) == 1:
         fit, refused = attempt(lambda: hockney.fit(times, "rows"))

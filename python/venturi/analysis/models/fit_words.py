@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from venturi.analysis import wording
-from venturi.analysis.cells.figures import is_number
+from venturi.analysis.cells.figures import by_key, is_number
 from venturi.analysis.models import over_links
 from venturi.analysis.models.fits import AxisFit, EffectFit, SizeFit
 from venturi.analysis.models.link_law import BOUNDS, LOSS_BASED, LinkLaw
@@ -218,9 +218,7 @@ def link_value(along: str, at: float) -> str:
 def _limits(one: LinkFit, law: LinkLaw) -> str:
     """`2 of 3 links are limited by the link's rate (0.98 payload bytes per byte that it carries), 1 by window
     (948 kB in flight): 1gbit 20ms`."""
-    texts: dict[str, list[str]] = {}
-    for text, bound in one.limited_by.items():
-        texts.setdefault(bound, []).append(text)
+    texts = by_key((bound, text) for text, bound in one.limited_by.items())
     parts: list[str] = []
     for bound, some in sorted(texts.items(), key=lambda item: -len(item[1])):
         count = f"{len(some)} of {len(one.links)} links are limited" if not parts else f"{len(some)}"

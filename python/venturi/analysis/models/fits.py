@@ -181,9 +181,7 @@ class Fits:
     @property
     def main(self) -> list[AxisFit]:
         """One fit for each operation and axis, to be shown first: the pooled or else the fastest."""
-        groups: dict[tuple[str, str], list[AxisFit]] = {}
-        for one in self.scalings:
-            groups.setdefault((one.operation, one.axis), []).append(one)
+        groups = figures.by_key(((one.operation, one.axis), one) for one in self.scalings)
         ranked = [sorted(group, key=rank, reverse=True) for group in groups.values()]
         first = (next((one for one in group if one.fit is not None), None) for group in ranked)
         return [one for one in first if one is not None]
@@ -270,16 +268,15 @@ def _sizes(found: Fits, sweep: _Sweep) -> None:
 
 def times(cells: Sequence[Cell], unit: str = "B/s") -> dict[float, list[float]]:
     """Times (ns) of all good trials by payload (bytes, or rows)."""
-    field_name = "payload_bytes" if unit == "B/s" else "rows"
-    out: dict[float, list[float]] = {}
-    for cell in cells:
-        for record in cell.records:
-            amount = figures.numeric(record, "counts", field_name)
-            spent = figures.numeric(record, "times", "interval_ns")
-            if amount and spent:
-                # Fixed work: all repeats of a cell move the same, so they meet at one key.
-                out.setdefault(amount, []).append(spent)
-    return out
+    counted = "payload_bytes" if unit == "B/s" else "rows"
+    # Fixed work: all repeats of a cell move the same, so they meet at one key.
+    return figures.by_key(
+        (amount, spent)
+        for cell in cells
+        for r in cell.records
+        if (amount := figures.numeric(r, "counts", counted))
+        and (spent := figures.numeric(r, "times", "interval_ns"))
+    )
 
 
 def _scaling(found: Fits, sweep: _Sweep, axis: str) -> None:

@@ -176,10 +176,9 @@ def build(cells: Sequence[Cell]) -> list[LinkFit]:
         unit = unit_of(every)
         differing = [n for n in summary.varying(every) if n != AXIS and not summary.follows(every, n, AXIS)]
         controls = len({_control(c) for c in every}) > 1
-        groups: dict[tuple[str, ...], list[Cell]] = {}
-        for cell in every:
-            if _rates(cell, unit):
-                groups.setdefault((*summary.setting(cell, differing), str(_control(cell))), []).append(cell)
+        groups = figures.by_key(
+            ((*summary.setting(c, differing), str(_control(c))), c) for c in every if _rates(c, unit)
+        )
         for group in groups.values():
             if len({_text(c) for c in group}) > 1:
                 where = {n: group[0].parameters.get(n) for n in differing}
@@ -282,16 +281,12 @@ def attributes(link: Link, way: Way) -> dict[str, float | None]:
 def lines(one: LinkFit, along: str) -> list[list[tuple[float, str]]]:
     """Links that differ in this attribute alone: its value and the link's text, from the least on. The
     longest line first; one of two links is one."""
-    groups: dict[Any, list[tuple[float, str]]] = {}
-    for text, link in one.links.items():
-        value = attributes(link, one.way)[along]
-        if value is None:
-            continue
-        buffer = link.buffer, link.jitter_ns, link.mtu, link.control
-        rest = {"delay": (link.rate, link.loss), "rate": (link.round_trip_ns, link.loss)}
-        groups.setdefault((rest.get(along, (link.rate, link.round_trip_ns)), buffer), []).append(
-            (value, text)
-        )
+    fields = {"delay": "round_trip_ns", "rate": "rate", "loss": "loss"}
+    groups = figures.by_key(
+        (repr(replace(link, **{fields[along]: getattr(Link(), fields[along])})), (value, text))
+        for text, link in one.links.items()
+        if (value := attributes(link, one.way)[along]) is not None
+    )
     # Links that differ the other way only have one value.
     found = [sorted(group) for group in groups.values() if len({value for value, _ in group}) > 1]
     return sorted(found, key=lambda line: (-len(line), one.links[line[0][1]].text))

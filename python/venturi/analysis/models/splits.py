@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from venturi.analysis.cells.figures import by_key
 from venturi.analysis.cells.summary import Cell, by_operation, by_setting, follows, varying
 from venturi.analysis.models import fits
 from venturi.analysis.statistics import hockney, laws, regression, scaling
@@ -128,18 +129,12 @@ def _rows(cell: Cell) -> int | None:
 def _amount(cells: Sequence[Cell]) -> int | None:
     """The number of rows that was divided on purpose: over most numbers of streams, and of those the one
     whose sizes stand most apart from the sweep's, then the largest. None where products met by chance."""
-    at: dict[Any, set[Any]] = {}
-    for cell in cells:
-        at.setdefault(cell.parameters.get("rows_per_stream"), set()).add(cell.parameters.get("streams"))
+    at = by_key((c.parameters.get("rows_per_stream"), c.parameters.get("streams")) for c in cells)
     fewest = min((n for c in cells if isinstance(n := c.parameters.get("streams"), int)), default=0)
-    amounts: dict[int, list[Cell]] = {}
-    for cell in cells:
-        if (rows := _rows(cell)) is not None:
-            amounts.setdefault(rows, []).append(cell)
     best = (0, 0, 0)
-    for rows, same in amounts.items():
+    for rows, same in by_key((rows, c) for c in cells if (rows := _rows(c)) is not None).items():
         streams = {c.parameters["streams"] for c in same}
-        apart = sum(len(at[c.parameters["rows_per_stream"]]) == 1 for c in same)
+        apart = sum(len(set(at[c.parameters["rows_per_stream"]])) == 1 for c in same)
         meant = len(streams) >= (LEAST if apart >= APART else CERTAIN)
         if fewest in streams and meant:
             best = max(best, (len(streams), apart, rows))
@@ -169,10 +164,7 @@ def _convergence(operation: str, where: dict[str, Any], cells: Sequence[Cell], r
 
 def _fitted(cells: Sequence[Cell]) -> tuple[dict[int, Hockney], dict[int, str]]:
     """Hockney's line at each number of streams, or why there is none."""
-    by_streams: dict[int, list[Cell]] = {}
-    for cell in cells:
-        if isinstance(n := cell.parameters.get("streams"), int):
-            by_streams.setdefault(n, []).append(cell)
+    by_streams = by_key((n, c) for c in cells if isinstance(n := c.parameters.get("streams"), int))
     found: dict[int, Hockney] = {}
     refused: dict[int, str] = {}
     for n, members in by_streams.items():

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from venturi.analysis import wording
-from venturi.analysis.cells.figures import is_number
+from venturi.analysis.cells.figures import by_key, is_number
 from venturi.analysis.cells.series import Series, figure, followed, numeric, precedence, series
 from venturi.analysis.cells.summary import Cell, by_operation, rows_a_batch, varying
 from venturi.analysis.statistics.curve import Change, Shape
@@ -150,9 +150,7 @@ class Tried:
         """The cells that differ from this one in this parameter alone."""
         groups = self._along.get(name)
         if groups is None:
-            groups = self._along[name] = {}
-            for one in self._cells:
-                groups.setdefault(self._key(one, name), []).append(one)
+            groups = self._along[name] = by_key((self._key(one, name), one) for one in self._cells)
         return [c for c in groups[self._key(cell, name)] if c is not cell]
 
     def settled(self, remedy: Remedy, cell: Cell) -> Remedy | None:
