@@ -24,7 +24,7 @@ from venturi.analysis.compare import best
 from venturi.analysis.models import fits
 from venturi.analysis.results import Results, load
 from venturi.analysis.statistics.curve import Curve, Shape
-from venturi.analysis.statistics.groups import slow_trials, two_groups
+from venturi.analysis.statistics.difference import slow_trials, two_groups
 from venturi.analysis.verdict.types import FindingKind
 from venturi.report.figures import registry
 from venturi.report.figures.curves import MOST_LINES

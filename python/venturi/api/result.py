@@ -136,7 +136,7 @@ class Run:
         return best.find(self._chosen(where), within, every, best.cores(self.environment), p99_ns)
 
     def _chosen(self, where: str | Sequence[str]) -> list[Cell]:
-        from venturi.analysis.selection import cells_where
+        from venturi.analysis.results import cells_where
 
         return cells_where(self.results.cells, [where] if isinstance(where, str) else where, str(self.path))
 

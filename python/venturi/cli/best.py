@@ -38,7 +38,7 @@ def best(
 ) -> None:
     """Name the fastest setting, the cheapest near it, and how much of each setting is enough."""
     from venturi.analysis.compare import best as analysis
-    from venturi.analysis.selection import cells_where
+    from venturi.analysis.results import cells_where
     from venturi.common.texts import say
     from venturi.report import best as report
 

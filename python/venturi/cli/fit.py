@@ -52,7 +52,7 @@ def fit(
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
     from venturi.analysis.models import fits, over_links
     from venturi.analysis.models.batch_cost import AXIS, batch_costs
-    from venturi.analysis.selection import cells_where
+    from venturi.analysis.results import cells_where
     from venturi.report.document import Document
 
     found = options.read(run)

@@ -67,7 +67,7 @@ def show(
     if wanted is not None:
         from rich.console import Console
 
-        from venturi.analysis.selection import find
+        from venturi.analysis.results import find
         from venturi.report import cell as cells
 
         options.print_document(cells.document(found, find(found, wanted), Console().width))

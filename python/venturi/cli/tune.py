@@ -101,7 +101,7 @@ def _refuse_flags(flags: dict[str, Any], beside: str, hint: str) -> None:
 
 def _replay(run: str, budget: Budget, flags: dict[str, Any]) -> None:
     from venturi.analysis.compare.best import speed_of
-    from venturi.analysis.selection import cells_where
+    from venturi.analysis.results import cells_where
     from venturi.common.units import percent
     from venturi.measure.tune import Recorded, replay
     from venturi.report import tune as report

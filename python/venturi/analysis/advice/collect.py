@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from venturi.analysis.advice import Advice, straggler_advice, trials
+from venturi.analysis.advice import Advice, trials
+from venturi.analysis.advice.stragglers import Straggler
+from venturi.analysis.advice.stragglers import advise as slow_hosts
 from venturi.analysis.advice.trials import Warnings, cell_label, good_trials
 from venturi.analysis.cells import machines
 from venturi.analysis.cells.figures import Record, batches_timed, by_key, get, numeric, quotient
@@ -18,9 +20,6 @@ from venturi.analysis.verdict.workers import KEPT_UP
 from venturi.analysis.wording import listed
 from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent
-
-if TYPE_CHECKING:
-    from venturi.analysis.advice.stragglers import Straggler
 
 MOST_NOTES = 5
 MOST_SOURCES = 3
@@ -44,7 +43,7 @@ def advise(
     measured = [r for r in records if not r.get("warmup")]
     if measured and all(r.get("imported") for r in measured):
         return [*_imported(cells, measured)]
-    behind = straggler_advice.advise(stragglers, cells, probes)
+    behind = slow_hosts(stragglers, cells, probes)
     return [
         *trials.failures(measured, command),
         *errors(cells),

@@ -16,7 +16,7 @@ from venturi.analysis.cells.ceilings import LINK, SOCKETS, surely_above
 from venturi.analysis.cells.figures import CALLS, Record, get, main_rate, numeric, quotient, steady_main
 from venturi.analysis.cells.machines import cpu_balance, host_noise
 from venturi.analysis.cells.summary import Cell, ends_by_itself, varying
-from venturi.analysis.statistics import groups
+from venturi.analysis.statistics.difference import slow_trials, two_groups
 from venturi.analysis.statistics.intervals import median_of, range_coverage
 from venturi.analysis.wording import USUAL_REPEATS, listed, nouns_of
 from venturi.common.units import Quantity, percent, plural
@@ -353,7 +353,7 @@ def skew(cells: Sequence[Cell]) -> Warnings:
 def two_speeds(cells: Sequence[Cell]) -> Warnings:
     """Trials of one cell at two speeds: a median between them is neither."""
     rates = [[v for r in c.records if (v := main_rate(r)) is not None] for c in cells]
-    grouped = [(found, c) for c, each in zip(cells, rates, strict=True) if (found := groups.two_groups(each))]
+    grouped = [(found, c) for c, each in zip(cells, rates, strict=True) if (found := two_groups(each))]
     if grouped:
         most, cell = max(grouped, key=lambda pair: pair[0].least)
         text = (
@@ -361,7 +361,7 @@ def two_speeds(cells: Sequence[Cell]) -> Warnings:
             f"{most.trials} are {most.least:.1f} times slower, {cell_label(cell, cells)})"
         )
         step = "Read them one by one: `venturi show RUN --cell CELL`"
-    elif found := groups.slow_trials(rates):
+    elif found := slow_trials(rates):
         slower = f"{found.least:.1f}" + (f" to {found.most:.1f}" if found.most >= found.least + 0.05 else "")
         text = (
             f"{found.slow} of {found.trials} trials ({percent(found.share)}) "

@@ -16,8 +16,7 @@ from venturi.analysis.models import over_links as law_over_links
 from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
 from venturi.analysis.models.over_links import Crossing, LinkFit
 from venturi.analysis.models.splits import Convergence
-from venturi.analysis.results import Results
-from venturi.analysis.selection import evenly
+from venturi.analysis.results import Results, evenly
 from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common import links
