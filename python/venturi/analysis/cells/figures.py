@@ -52,6 +52,13 @@ def numeric(record: Any, *path: str) -> float | None:
     return float(record) if isinstance(record, (int, float)) and not isinstance(record, bool) else None
 
 
+def cpu_per(record: Record, counted: str, ends: Sequence[str] = ENDS) -> float | None:
+    """CPU time of these ends per byte of payload (ns/B, which is s/GB) or per row (ns); None where that of an
+    end is not known."""
+    known = [time for end in ends if (time := cpu_ns(record, end)) is not None]
+    return quotient(sum(known), numeric(record, "counts", counted)) if len(known) == len(ends) else None
+
+
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a parameter's value is a number: `True` is none."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -14,15 +14,13 @@ from typing import Any
 
 from venturi.analysis.cells.figures import (
     by_key,
-    cpu_ns,
-    in_rows_of,
+    cpu_per,
     is_number,
-    numeric,
     per_second,
-    quotient,
     throughput,
 )
-from venturi.analysis.cells.summary import Cell, basis, setting, varying
+from venturi.analysis.cells.series import rounds
+from venturi.analysis.cells.summary import Cell, basis, by_setting, varying
 from venturi.analysis.statistics.curve import LEAST_ROUNDS, Curve, Shape
 from venturi.analysis.statistics.difference import Difference, Effect, Gain, differences, effect, test_gain
 from venturi.analysis.statistics.intervals import median_interval
@@ -180,26 +178,15 @@ class Best:
         return self.fastest.speed.low is not None and self.fastest.speed.low <= 0
 
 
-def _cost(record: Mapping[str, object]) -> float | None:
-    """CPU time of both ends per byte of payload (ns/B, which is s/GB), or per row of what is counted in rows
-    (ns); None where an end is not known."""
-    counted = "rows" if in_rows_of(record) else "payload_bytes"
-    ends = [cpu_ns(record, end) for end in ("client", "server")]
-    if any(t is None for t in ends):
-        return None
-    return quotient(sum(t for t in ends if t is not None), numeric(record, "counts", counted))
-
-
-def speed_of(cell: Cell, measure: str | None = None) -> Quantity:
-    """Throughput, or rows/s where no bytes are known, or batches/s; `measure` sets which (`cells.basis`)."""
-    found: Quantity = getattr(cell, measure or basis((cell,)))
+def speed_of(cell: Cell, measure: str) -> Quantity:
+    """Throughput, or rows/s where no bytes are known, or batches/s, as `cells.basis` has it."""
+    found: Quantity = getattr(cell, measure)
     return found
 
 
-def values(cell: Cell, measure: str | None = None) -> list[float]:
+def values(cell: Cell, measure: str) -> list[float]:
     """The same of each good trial."""
-    name = measure or basis((cell,))
-    return [v for r in cell.records if (v := _speed(r, name)) is not None]
+    return [v for r in cell.records if (v := _speed(r, measure)) is not None]
 
 
 def _speed(record: Mapping[str, object], measure: str) -> float | None:
@@ -344,7 +331,12 @@ def _number(quantity: Quantity) -> float:
 def _costs(cells: list[Cell], settings: list[str]) -> tuple[list[Quantity], str]:
     """CPU time per GB or row where every cell has it of both ends; else the product of the parallel
     settings."""
-    by_cell = [[v for r in c.records if (v := _cost(r)) is not None] for c in cells]
+    # Per byte of payload (ns/B is s/GB), or per row of what is counted in rows.
+    counted = ["rows" if c.in_rows else "payload_bytes" for c in cells]
+    by_cell = [
+        [v for r in c.records if (v := cpu_per(r, what)) is not None]
+        for c, what in zip(cells, counted, strict=True)
+    ]
     if all(by_cell):
         of_rows = all(c.in_rows for c in cells)
         noun = cells[0].noun if cells else "row"
@@ -352,7 +344,7 @@ def _costs(cells: list[Cell], settings: list[str]) -> tuple[list[Quantity], str]
         return [median_interval(v).quantity(unit) for v in by_cell], f"CPU time per {name}, both ends"
     # Loaders share the streams, and hosts of metrics are dealt to them.
     shared = ("hosts", "loaders") if "streams" in settings else ()
-    counted = [
+    factors = [
         n
         for n in PARALLEL
         if n in settings
@@ -361,9 +353,9 @@ def _costs(cells: list[Cell], settings: list[str]) -> tuple[list[Quantity], str]
     ]
     out = []
     for cell in cells:
-        factors = [v for n in counted if isinstance(v := cell.parameters.get(n), int | float)]
-        out.append(Quantity(math.prod(factors) if factors else None))
-    return out, " x ".join(counted)
+        values = [v for n in factors if isinstance(v := cell.parameters.get(n), int | float)]
+        out.append(Quantity(math.prod(values) if values else None))
+    return out, " x ".join(factors)
 
 
 def _front(choices: list[Choice]) -> list[Choice]:
@@ -433,16 +425,13 @@ Block = dict[object, float]
 def _blocks(cells: list[Cell], name: str, settings: list[str], measure: str) -> list[list[Block]]:
     """Throughput by the setting's value, all others equal: of each setting of the others a block a repeat,
     because repeats are interleaved rounds and a round's state is common to its cells."""
-    held: dict[tuple[str, ...], dict[Any, Block]] = {}
-    for cell in cells:
-        key = setting(cell, [n for n in (*settings, *AMOUNT) if n != name])
-        level = _hashable(cell.parameters.get(name))
-        for record in cell.records:
-            if (speed := _speed(record, measure)) is not None:
-                held.setdefault(key, {}).setdefault(record.get("repeat"), {})[level] = speed
-    in_order = ([rounds[r] for r in sorted(rounds, key=lambda r: (r is None, r))] for rounds in held.values())
-    groups = [[b for b in blocks if len(b) > 1] for blocks in in_order]
-    return [group for group in groups if group]
+    groups = by_setting(cells, [n for n in (*settings, *AMOUNT) if n != name])
+    every = (
+        rounds(group, lambda c: _hashable(c.parameters.get(name)), lambda r: _speed(r, measure))
+        for group in groups
+    )
+    whole = ([block for block in blocks if len(block) > 1] for blocks in every)
+    return [blocks for blocks in whole if blocks]
 
 
 def _means(blocks: Sequence[Block]) -> Block:
