@@ -138,7 +138,7 @@ def servers_in_process(core: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs start the reference servers of `X://local` in this process."""
     from support.local import start_in_process
 
-    monkeypatch.setattr("venturi.servers.local.here", start_in_process)
+    monkeypatch.setattr("venturi.servers.local.start_local", start_in_process)
 
 
 @pytest.fixture(scope="session")

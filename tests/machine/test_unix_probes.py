@@ -12,7 +12,7 @@ from support.read import ran
 from support.run import venturi
 from venturi.analysis.results import load as results_of
 from venturi.measure import ceilings
-from venturi.servers.starters import SocketServer
+from venturi.servers.reference import SocketServer
 
 pytestmark = pytest.mark.usefixtures("core")
 

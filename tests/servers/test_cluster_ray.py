@@ -189,7 +189,7 @@ def test_a_run_by_the_command(ray: None, core: Any, tmp_path: Path) -> None:
     records = RunDirectory(out).records()
     assert sorted(line["parameters"]["loaders"] for line in records) == [1, 2]
     assert all(len(line["hosts"]) == line["parameters"]["loaders"] for line in records)
-    assert RunDirectory(out).hosts().num_rows == 3
+    assert RunDirectory(out).table("hosts").num_rows == 3
     assert set(RunDirectory(out).environment["hosts"]) == {"loader-1", "loader-2"}
     shown = venturi("show", out, "--cell", "loaders=2")
     assert "loader-2" in shown.stdout and "share" in shown.stdout

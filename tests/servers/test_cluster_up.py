@@ -186,7 +186,7 @@ def test_up_status_down(three: Hosts, cluster: RayCluster) -> None:
     assert stranger.returncode == 1 and "Failed to connect to Ray cluster" in refused, refused[-2000:]
     _, refused = another.communicate()
     assert another.returncode == 4, refused
-    assert "error: --on auto: the Ray cluster there demands another token than this process has\n" in refused
+    assert "error: --on auto: the Ray cluster demands another token than this process has\n" in refused
     done = cluster.down()
     assert (done.returncode, done.stdout) == (0, "3 nodes ended on 3 hosts\n"), done.stderr
     assert left(three) == []

@@ -183,7 +183,7 @@ COSTLY = (
 )
 
 
-def given_up(server: Handled) -> None:
+def is_abandoned(server: Handled) -> None:
     for _ in range(3 * STATEMENTS):
         with server.send(ENDLESS) as client:
             assert client.recv(1 << 20)
@@ -242,7 +242,7 @@ def beside_an_upload(server: Handled) -> None:
         one.close()
 
 
-@pytest.mark.parametrize("attack", [given_up, many_connections, costly, half_open, beside_an_upload])
+@pytest.mark.parametrize("attack", [is_abandoned, many_connections, costly, half_open, beside_an_upload])
 def test_an_attack_harms_no_good_client(handled: Handled, attack: Callable[[Handled], None]) -> None:
     attack(handled)
     assert handled.ask("SELECT 7") == "7"

@@ -11,8 +11,7 @@ from support import needs_spark  # noqa: F401  # before what imports Spark
 from support.secret import HARD, SCHEMES, SECRET, leaks, urls
 from venturi.common.errors import VenturiError
 from venturi.spark.options import Options
-from venturi.spark.transports import ClickHouse, Flight, transport
-from venturi.spark.types import spark_schema
+from venturi.spark.transports import ClickHouse, Flight, spark_schema, transport
 
 pytestmark = pytest.mark.xdist_group("spark")
 CHARROW = {"url": "charrow://127.0.0.1:9006", "table": "t"}

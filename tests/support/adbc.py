@@ -8,14 +8,14 @@ from typing import Any
 from support import read as read_support
 from support.needs import require
 from support.run import venturi
-from venturi.servers import adbc_drivers
+from venturi.servers.local import adbc_driver
 
 URI = "VENTURI_TEST_ADBC_URI"
 
 
 def driver(name: str) -> dict[str, str]:
     """Options of a trial's spec that say where the driver of a package is."""
-    found = adbc_drivers.found(f"adbc://{name}")
+    found = adbc_driver(f"adbc://{name}")
     require(found, f"adbc-driver-{name}")
     return found
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from support.flight import KINDS, served
 from venturi.common.environment import describe
-from venturi.servers import starters
+from venturi.servers.reference import Server, start_local
 
 
 class ServerInProcess:
@@ -36,10 +36,10 @@ class ServerInProcess:
         self._ends.close()
 
 
-def start_in_process(kind: str, arguments: Sequence[str], remote: bool = False) -> starters.Server:
+def start_in_process(kind: str, arguments: Sequence[str], remote: bool = False) -> Server:
     """The `Starter` of a run without hosts."""
     if remote or kind not in KINDS:
-        return starters.here(kind, arguments, remote)
+        return start_local(kind, arguments, remote)
     assert set(arguments[::2]) <= {"--ready"}, arguments
     names = [word.partition("=") for word in arguments[1::2]]
     return ServerInProcess(kind, {name: Path(path) for name, _, path in names})

@@ -238,7 +238,7 @@ def silent_port() -> Iterator[int]:
         yield int(listening.getsockname()[1])
 
 
-def given_up(url: str, *more: object, cwd: Path, code: int = 5) -> str:
+def is_abandoned(url: str, *more: object, cwd: Path, code: int = 5) -> str:
     """The reason of a run in which nothing could begin; it is tried twice, not five times."""
     ended = venturi("run", *FLAGS, "--target", url, *more, "--out", "r", cwd=cwd)
     assert ended.returncode == code, ended.stderr
@@ -253,24 +253,24 @@ def given_up(url: str, *more: object, cwd: Path, code: int = 5) -> str:
 
 
 def test_nobody_listens(core: object, closed_port: int, tmp_path: Path) -> None:
-    reason = given_up(f"flight://127.0.0.1:{closed_port}", cwd=tmp_path, code=4)
+    reason = is_abandoned(f"flight://127.0.0.1:{closed_port}", cwd=tmp_path, code=4)
     assert reason.startswith(f"unreachable: 127.0.0.1:{closed_port}: Connection refused")
     assert reason.endswith("nothing listens there; is the server running, and is the port right?")
 
 
 def test_a_host_that_is_not_there(core: object, tmp_path: Path) -> None:
-    reason = given_up("flight://no-such-host.invalid:31337", cwd=tmp_path, code=4)
+    reason = is_abandoned("flight://no-such-host.invalid:31337", cwd=tmp_path, code=4)
     assert reason.startswith("unreachable: no-such-host.invalid:31337: ")
 
 
 def test_a_web_server(core: object, tmp_path: Path) -> None:
     with stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
-        reason = given_up(f"flight://127.0.0.1:{port}", cwd=tmp_path)
+        reason = is_abandoned(f"flight://127.0.0.1:{port}", cwd=tmp_path)
     assert reason.startswith("protocol: first contact: ") and "HTTP/2 (gRPC)" in reason
 
 
 def test_a_port_that_says_nothing(core: object, silent_port: int, tmp_path: Path) -> None:
-    reason = given_up(f"flight://127.0.0.1:{silent_port}", "--timeout", "300ms", cwd=tmp_path)
+    reason = is_abandoned(f"flight://127.0.0.1:{silent_port}", "--timeout", "300ms", cwd=tmp_path)
     # Contact and plan may take that long each: who is late first is the machine's affair.
     assert reason.startswith("timeout: ") and "no answer" in reason and "0.3 s" in reason
 
@@ -278,7 +278,7 @@ def test_a_port_that_says_nothing(core: object, silent_port: int, tmp_path: Path
 def test_tls_here_and_not_there(core: object, certificates: Certificates, tmp_path: Path) -> None:
     c = certificates
     with served("flight") as plain:
-        reason = given_up(f"flight+tls://{plain}", cwd=tmp_path)
+        reason = is_abandoned(f"flight+tls://{plain}", cwd=tmp_path)
     assert reason.startswith("tls: ") and reason.endswith("Without TLS the URL begins with flight://")
     keys = {"tls_certificate": str(c.server), "tls_key": str(c.server_key)}
     old = {"tls_certificate": str(c.expired), "tls_key": str(c.expired_key)}
@@ -288,4 +288,4 @@ def test_tls_here_and_not_there(core: object, certificates: Certificates, tmp_pa
         (old, "flight+tls", ("--tls-ca", c.ca), "xpired"),
     ):
         with served("flight", **server) as address, tempfile.TemporaryDirectory(dir=tmp_path) as folder:
-            assert said in given_up(f"{scheme}://{address}", *trusted, cwd=Path(folder))
+            assert said in is_abandoned(f"{scheme}://{address}", *trusted, cwd=Path(folder))

@@ -18,8 +18,14 @@ import pytest
 
 from support.wait import wait_until
 from venturi.cluster.ray_servers import RayServers, RemoteServer
-from venturi.cluster.spark_executor import SparkExecutor, Switchboard, TaskLoader, answer_calls
-from venturi.cluster.spark_session import Session, in_our_words
+from venturi.cluster.spark_executor import (
+    SparkExecutor,
+    SparkSession,
+    Switchboard,
+    TaskLoader,
+    answer_calls,
+    in_our_words,
+)
 from venturi.common.environment import describe
 from venturi.common.errors import VenturiError
 from venturi.engine.calls import Gone, Process
@@ -179,7 +185,7 @@ def test_errors_of_spark_are_a_line() -> None:
 
 
 def test_loaders_beyond_the_slots_of_a_local_spark_are_refused() -> None:
-    local = Session.__new__(Session)
+    local = SparkSession.__new__(SparkSession)
     local.master, local.context = "local[2]", SimpleNamespace(defaultParallelism=2)
     local.check_slots(2)
     with pytest.raises(VenturiError) as refused:

@@ -92,7 +92,7 @@ def answered(now: Callable[[], int]) -> Future[int]:
 def test_measuring_asks_the_other_host() -> None:
     ticks = iter(range(AGREED, AGREED + 10**9, MS))
     ask = partial(answered, lambda: next(ticks) + 7 * 10**9)
-    (clock,) = measure([ask], 1.0, rounds=4, now_here=lambda: next(ticks))
+    (clock,) = measure([ask], 1.0, rounds=4, local_now=lambda: next(ticks))
     assert clock == Clock(7 * 10**9, MS, AGREED + 2 * MS, MS)
 
 
@@ -117,7 +117,7 @@ def test_a_clock_that_is_known_well_enough_is_not_asked_again(
         return now
 
     known = [Clock(0, round(before * MS), AGREED, round(before * MS))]
-    measure([partial(answered, there)], 1.0, known, rounds=4, now_here=lambda: now)
+    measure([partial(answered, there)], 1.0, known, rounds=4, local_now=lambda: now)
     assert calls == asked
 
 
@@ -154,7 +154,7 @@ def test_hosts_are_asked_together_and_each_for_itself() -> None:
         waiting.append(Answer())
         return waiting[-1]
 
-    found = measure([ask] * 3, 60.0, rounds=1, now_here=now)
+    found = measure([ask] * 3, 60.0, rounds=1, local_now=now)
     assert len(waiting) == 3
     for number, clock in enumerate(found):
         assert abs(clock.offset_ns - number * 10**12) <= clock.uncertainty_ns

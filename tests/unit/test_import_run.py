@@ -167,10 +167,10 @@ def test_every_command_takes_an_imported_run(name: str, tmp_path: Path) -> None:
     assert [
         a.kind for a in results.advice if a.kind in ("imported", "unverified", "no-ceiling", "steal")
     ] == ["imported"]
-    table = results.directory.trials()
+    table = results.directory.table("trials")
     assert table.num_rows == len(results.records)
     assert set(table.column("imported_from").to_pylist()) == {name}
-    json.dumps(results.directory.stages().to_pylist())
+    json.dumps(results.directory.table("stages").to_pylist())
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from support.processes import killed
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers import throwaway
 from venturi.servers.local import LocalTargets, duckdb_library
-from venturi.servers.reference import ReferenceServer
-from venturi.servers.starters import Halted
+from venturi.servers.reference import Halted, ReferenceServer
 from venturi.servers.throwaway.guarded import Guarded
 
 

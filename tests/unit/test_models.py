@@ -354,7 +354,7 @@ def test_what_gets_hardly_smaller_is_recommended_on_no_link() -> None:
 def test_wide_and_fractional_numbers_in_lines() -> None:
     end = SimpleNamespace(end="server", workers=100, besides=(), waiting=())
     end.work = [SimpleNamespace(stage=stage, share=0.5) for stage in ("generate", "encode")]
-    drawn = pipeline.ascii_lines(SimpleNamespace(sides=[end], is_narrowest=lambda *_: False, missing=None))  # type: ignore[arg-type]
+    drawn = pipeline.ascii_lines(SimpleNamespace(sides=[end], narrowest=None, missing=None))  # type: ignore[arg-type]
     assert drawn[1].startswith("  100 workers encode ")
     knee = SimpleNamespace(median=450.3, low=396.0, high=572.075)
     fit = SimpleNamespace(axis="rows_per_batch", knee=knee)

@@ -19,7 +19,7 @@ from support.run import venturi as command
 from venturi.analysis import results as results_module
 from venturi.analysis.cells import figures, summary
 from venturi.analysis.statistics.difference import differences
-from venturi.common import hdr, suffixes, units
+from venturi.common import hdr
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import CoreExecutor
 from venturi.measure import prove
@@ -113,13 +113,11 @@ def test_other_work_makes_a_difference_too(noisy: bool, outcome: Outcome) -> Non
 @pytest.mark.parametrize(
     ("place", "name", "broken", "parts"),
     [
-        (suffixes._COUNTS, "M", 2**20, {"spelled-7M", "spelled-7MB"}),
-        (units.FACTORS, "krows", ("rows", 1024.0), {"printed-rows-4"}),
         (vars(summary), "is_good", lambda record: True, {"good", "highest", "median"}),
         (vars(figures), "cpu_ns", lambda record, end: record["cpu"][end]["user_ns"], {"client-cores"}),
         (vars(hdr), "percentile", lambda counts, percent: min(counts), {"middle-of-a-histogram"}),
     ],
-    ids=["suffix", "unit", "failed-trials", "user-time", "rank"],
+    ids=["failed-trials", "user-time", "rank"],
 )
 def test_what_sums_up_wrongly_fails_by_arithmetic(
     monkeypatch: pytest.MonkeyPatch, place: dict[str, Any], name: str, broken: Any, parts: set[str]

@@ -225,8 +225,8 @@ def test_every_set_is_a_run_that_says_where_it_is_from(name: str) -> None:
     results = load(f"reference:{name}")
     assert results.imported and not results.directory.saved
     assert results.name == f"reference:{name}"
-    assert results.directory.samples().num_rows == results.directory.ceilings().num_rows == 0
-    assert results.directory.trials().num_rows == len(results.records)
+    assert results.directory.samples().num_rows == results.directory.table("ceilings").num_rows == 0
+    assert results.directory.table("trials").num_rows == len(results.records)
     assert not {"no-ceiling", "unverified"} & {a.kind for a in results.advice}
     assert sum(a.kind == "imported" for a in results.advice) == 1
     # Every set has a sentence.
@@ -234,9 +234,7 @@ def test_every_set_is_a_run_that_says_where_it_is_from(name: str) -> None:
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(
-        VenturiError, match=r"no reference 'macbok-get'; did you mean macbook-get"
-    ) as caught:
+    with pytest.raises(VenturiError, match=r"no reference 'macbok-get'; did you mean macbook-get") as caught:
         load("reference:macbok-get")
     assert "cartesius-remote" in (caught.value.hint or "") and "akumuli" in (caught.value.hint or "")
 

@@ -213,7 +213,7 @@ def test_markdown_and_files(several: Path, tmp_path: Path) -> None:
 
 
 def test_table_hosts(several: Path) -> None:
-    found = load(several).directory.hosts().to_pylist()
+    found = load(several).directory.table("hosts").to_pylist()
     own = [row for row in found if row["trial"] == found[-1]["trial"]]
     assert sum(row["share"] for row in own) == pytest.approx(1.0)
     assert {row["host_cores"] for row in found} == {8}

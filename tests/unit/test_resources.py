@@ -103,7 +103,7 @@ def test_samples_are_stored_and_read_back(address: str, tmp_path: Path) -> None:
     }
     assert run.samples(["t"], ["t_ns"]).column_names == ["trial", "t_ns"]
     assert run.samples("nothing").num_rows == 0
-    rows = run.resources().to_pylist()
+    rows = run.table("resources").to_pylist()
     assert [row["end"] for row in rows] == ["client", "server"]
     assert rows[0]["user_ns"] == record["resources"]["client"]["process"]["user_ns"]
     assert rows[1]["host_busy_share"] == record["resources"]["server"]["host"]["busy_share"]

@@ -29,8 +29,9 @@ from venturi.common.environment import usable_cores
 from venturi.common.errors import ScenarioError
 from venturi.common.suffixes import SEED_NS, parse_time, spell_time
 from venturi.engine.spec import build_spec, completed, trial_line
-from venturi.inputs import points as points_file
 from venturi.inputs.files import DataStore
+from venturi.inputs.tables import Columns
+from venturi.inputs.tables import arranged as points_of
 from venturi.measure import preflight
 from venturi.measure.run_events import outcome_text
 from venturi.measure.trial_targets import Endpoints
@@ -38,7 +39,7 @@ from venturi.plan import matrix, scale
 from venturi.plan.cell import cell_labels
 from venturi.plan.layers import Layer, builtin_names, file_layer
 from venturi.plan.load import load, to_toml
-from venturi.plan.rules import services
+from venturi.plan.rules import systems
 from venturi.plan.rules.options import applies
 from venturi.plan.workload import STATES_ROW_BYTES, USAGE_ROW_BYTES
 from venturi.report import best as best_report
@@ -345,8 +346,8 @@ def test_times() -> None:
 
 
 def arranged(table: pa.Table, time: str | None = None, tags: str = "host", values: str = "") -> pa.Table:
-    columns = points_file.Columns(time, tuple(tags.split(",")), tuple(values.split(",")) if values else ())
-    return points_file.arranged("t", table, columns)
+    columns = Columns(time, tuple(tags.split(",")), tuple(values.split(",")) if values else ())
+    return points_of("t", table, columns)
 
 
 def test_a_file_becomes_points_in_the_order_of_their_times() -> None:
@@ -355,7 +356,7 @@ def test_a_file_becomes_points_in_the_order_of_their_times() -> None:
         {"ts": at, "host": ["a", "b", "a"], "n": [1, None, 3], "x": [0.5, 1.5, 2.5], "note": ["", "", ""]}
     )
     found, columns = arranged(table)
-    assert columns == points_file.Columns("ts", ("host",), ("n", "x"))
+    assert columns == Columns("ts", ("host",), ("n", "x"))
     assert found.column_names == ["ts", "host", "n", "x"]
     assert found.schema.types == [pa.timestamp("ns", "UTC"), pa.string(), pa.int64(), pa.float64()]
     assert found.to_pydict()["host"] == ["b", "a", "a"] and found.to_pydict()["n"] == [None, 3.0, 1.0]
@@ -415,16 +416,16 @@ def test_states_are_asked_for_by_a_query() -> None:
     text = "[workload]\ndata = 'states'\nrows_per_stream = '1M'\nrows_per_batch = 1000\nstreams = 4\nseed = 7"
     found = cell(charrow(text))
     assert (
-        services.query_text(found) == "SELECT * FROM state_rows(rows = 4000000, seed = 7, block_rows = 1000)"
+        systems.query_text(found) == "SELECT * FROM state_rows(rows = 4000000, seed = 7, block_rows = 1000)"
     )
     assert found.parameters["row_bytes"] == STATES_ROW_BYTES and found.parameters["seed"] == 7
     with Endpoints(scenario(charrow(text)), False, lambda *_: None) as endpoints:
         (one,) = endpoints.cells
         spec = build_spec(one, "t", "charrow://h:1", endpoints.data(one), options=endpoints.options(one))
     assert spec["data"] == {"source": "remote"}
-    assert spec["options"] == {"query": services.query_text(found)}
+    assert spec["options"] == {"query": systems.query_text(found)}
     timed = cell(charrow("[workload]\ndata = 'states'\nduration = '1s'"))
-    assert services.query_text(timed) == "SELECT * FROM state_rows(seed = 1, block_rows = 4096)"
+    assert systems.query_text(timed) == "SELECT * FROM state_rows(seed = 1, block_rows = 4096)"
 
 
 def test_a_file_becomes_a_table_of_the_server_with_values_for_dictionaries(tmp_path: Path) -> None:

@@ -270,7 +270,7 @@ OURS = {
     "akumuli": ("--operation", "ingest", *ROWS),
     "empty": ROWS,
 }
-"""A target of each kind: servers of `starters.Reference` and `Store`, a file, nothing."""
+"""A target of each kind: servers of `Reference` and `Store`, a file, nothing."""
 
 
 @pytest.mark.usefixtures("core")

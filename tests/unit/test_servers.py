@@ -39,8 +39,7 @@ from venturi.measure.ceiling_probes import Probe, Prober, probes
 from venturi.plan.cell import Cell
 from venturi.report.page import page as html_page
 from venturi.servers.commanded import Commanded
-from venturi.servers.local import LocalTargets
-from venturi.servers.local_store import Settings
+from venturi.servers.local import LocalTargets, Settings
 from venturi.servers.reference import ReferenceServer
 
 TWO = "10.0.0.2:31337", "10.0.0.3:31337"

@@ -33,12 +33,12 @@ def another(run: Path) -> dict[str, Any]:
 
 def test_tables(run: Path) -> None:
     directory = RunDirectory(run)
-    trials = directory.trials()
+    trials = directory.table("trials")
     assert trials.num_rows == 3 and trials["order"].to_pylist() == [0, 1, 2]
     assert trials["payload_bytes"].to_pylist() == [100_000 * 32 * 2] * 3
-    assert directory.streams().num_rows == 6
-    assert set(directory.stages()["end"].to_pylist()) == {"client", "server"}
-    assert all(5e9 < rate < 6e9 for rate in directory.ceilings()["bytes_per_second"].to_pylist())
+    assert directory.table("streams").num_rows == 6
+    assert set(directory.table("stages")["end"].to_pylist()) == {"client", "server"}
+    assert all(5e9 < rate < 6e9 for rate in directory.table("ceilings")["bytes_per_second"].to_pylist())
     samples = directory.samples()
     assert samples.column_names[0] == "trial" and len(set(samples["trial"].to_pylist())) == 3
     assert "samples" not in lines(run)[0]
@@ -55,7 +55,7 @@ def test_an_empty_run_has_tables_with_the_same_columns(run: Path, tmp_path: Path
         writer.write_environment({"run": "empty"})
     empty, full = RunDirectory(tmp_path / "empty"), RunDirectory(run)
     for name in ("trials", "streams", "latency", "stages", "resources", "ceilings", "samples"):
-        assert getattr(empty, name)().schema == getattr(full, name)().schema
+        assert empty.table(name).schema == full.table(name).schema
 
 
 @pytest.mark.parametrize("torn", [b'{"format":1,"outco', b'{"format":1}', b"\0\0\0\0\0", b"\0\0\n"])

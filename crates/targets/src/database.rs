@@ -88,6 +88,10 @@ pub trait Database: Send + Sync + 'static {
     }
     /// A question whose answer is 0 where there is no such table.
     fn exists(table: &str) -> String;
+    /// A statement after which there is no such table.
+    fn drop_table(table: &str) -> String {
+        format!("DROP TABLE IF EXISTS {}", Self::DIALECT.quoted(table))
+    }
 }
 
 /// A connection that has run the user's own statements.
@@ -168,10 +172,6 @@ pub async fn numbers<D: Database>(
 pub async fn exists<D: Database>(database: &D, link: &mut D::Link, table: &str) -> Result<bool> {
     let found = numbers(database, link, &D::exists(table)).await?;
     Ok(found.first() > Some(&0))
-}
-
-pub fn drop_statement<D: Database>(table: &str) -> String {
-    format!("DROP TABLE IF EXISTS {}", D::DIALECT.quoted(table))
 }
 
 /// A name as a string of SQL.

@@ -143,15 +143,7 @@ def generate(
     >>> made["points"], len(made["archives"])
     (200, 2)
     """
-    settings = {
-        "archives": archives,
-        "hosts": hosts,
-        "steps": steps,
-        "tick": tick,
-        "start": start,
-        "seed": seed,
-    }
-    settings |= {"digits": digits, "level": level, "threads": threads}
-    return trial_targets.make_archives(
-        load_core(), trial_targets.plan_archives(Path(path), settings), progress
-    )
+    settings = {"archives": archives, "hosts": hosts, "steps": steps, "tick": tick, "start": start}
+    settings |= {"seed": seed, "digits": digits, "level": level, "threads": threads}
+    plan = trial_targets.plan_archives(Path(path), settings)
+    return trial_targets.make_archives(load_core(), plan, progress)

@@ -18,6 +18,7 @@ import re
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import typer
@@ -28,18 +29,16 @@ from venturi.common import runtime
 from venturi.common.errors import DamagedWarning, DataWarning, ExitCode, StoreError, VenturiError
 from venturi.common.texts import listed, say
 
-__all__ = ["app", "fail", "main", "program"]
-
 # In the order of the help text, each with its module.
 COMMANDS = {
-    **{name: name for name in ("run", "show", "report")},
-    **{"fit": "fit", "predict": "fit", "compare": "compare", "ab": "ab", "history": "compare"},
-    **{"best": "best", "tune": "tune", "sql": "data", "import": "data", "generate": "data"},
-    "scenarios": "data",
-    **{name: name for name in ("serve", "cluster")},
+    **{"run": "run", "show": "show", "report": "show", "fit": "fit", "predict": "fit", "compare": "compare"},
+    **{"ab": "ab", "history": "compare", "best": "fit", "tune": "tune"},
+    **dict.fromkeys(("sql", "import", "generate", "scenarios"), "data"),
+    **{"serve": "serve", "cluster": "cluster"},
     **dict.fromkeys(("ceilings", "links", "prove", "doctor"), "machine"),
 }
 
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 EPILOG = """\b
 Exit codes:
   0  all went well
@@ -63,11 +62,44 @@ def _command(name: str) -> Any:
     made: Any = typer.main.get_command(module.app)
     command = getattr(made, "commands", {}).get(name, made)
     command.name = name
+    _take_plain_values(command, command.context_class(command, **CONTEXT))
     return command
+
+
+def _take_plain_values(command: Any, context: Any) -> None:
+    """Typer asks pydantic about every option, also those that nobody typed: half of the time of a start.
+    Defaults, texts and ports need no such check; all else, and what is wrong, is left to Typer."""
+    for option in command.get_params(context):
+        if not isinstance(option.process_value, functools.partial):
+            option.process_value = functools.partial(_processed, option, option.process_value)
+    for one in getattr(command, "commands", {}).values():
+        _take_plain_values(one, one.context_class(one, parent=context))
+
+
+def _processed(option: Any, process: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    kind = getattr(getattr(option, "type_descriptor", None), "annotation", None)
+    if option.multiple or option.nargs != 1:
+        plain = kind == list[str] if value else not option.required
+        value = [*(value or ())] if plain else value
+    elif value is None or value is option.default:
+        plain = not option.required
+    elif kind is int and re.fullmatch("[0-9]{1,5}", str(value)):
+        bounds = option.type_descriptor.parameter_info
+        plain = (bounds.min or 0) <= int(value) <= (bounds.max or 65_535)
+        value = int(value) if plain else value
+    else:
+        plain = kind is str and isinstance(value, str)
+    if not plain:
+        return process(context, value)
+    return option.callback(context, option, value) if option.callback else value
 
 
 class LazyGroup(TyperGroup):
     """Finds subcommands as modules of this package."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _take_plain_values(self, ctx)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -92,7 +124,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings=CONTEXT,
 )
 
 

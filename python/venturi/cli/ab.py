@@ -37,9 +37,7 @@ _REPEATS = 10
 def ab(
     base: str = argument("The old one: a URL, or a command that starts it at {port}.", ..., metavar="BASE"),
     head: str = argument("The new one, likewise.", ..., metavar="HEAD"),
-    run: list[str] | None = argument(
-        "What `venturi run` measures, of both alike.", metavar="[OPTIONS OF RUN]..."
-    ),
+    run: list[str] | None = argument("What `venturi run` measures, of both alike.", metavar="OPTIONS OF RUN"),
     url: str = flag("Where a server that a command starts is found.", "flight://127.0.0.1:{port}"),
     out: Path | None = flag("Run directory to make. [default: venturi-runs/TIME-ab]"),
     resume: Path | None = flag("Go on with this run; BASE and HEAD as before."),

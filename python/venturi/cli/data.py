@@ -56,9 +56,9 @@ def sql(
         raise VenturiError(
             "name a run directory and then a query", hint='venturi sql RUN "select * from trials"'
         )
-    from venturi.servers.local_store import is_store
     from venturi.store import sql as asking
     from venturi.store.open import open_run
+    from venturi.store.sql import is_store
 
     table, damaged = asking.ask(runs, query)
     for run in runs:
@@ -125,9 +125,7 @@ Published sets need no import: venturi show reference:macbook-get
 
 @app.command("import", epilog=IMPORT)
 def import_(
-    files: list[str] = argument(
-        "Files, directories of them, or - for standard input.", ..., metavar="FILE..."
-    ),
+    files: list[str] = argument("Files, directories of them, or - for standard input.", ..., metavar="FILE"),
     out: Path | None = flag(
         "Run directory: a new one, or an imported one to add to. [default: below venturi-runs]",
         None,
@@ -179,13 +177,10 @@ def generate(
     threads: str = flag("Archives made at a time; cpus = one a CPU.", "cpus"),
 ) -> None:
     """Make gzip archives of points, as the published benchmark of Akumuli loads them."""
+    settings = {name: value for name, value in dict(locals()).items() if name != "archive"}
     from venturi.common.runtime import load_core
     from venturi.measure.trial_targets import make_archives, plan_archives
 
-    settings = {
-        **{"archives": archives, "hosts": hosts, "steps": steps, "tick": tick, "start": start, "seed": seed},
-        **{"digits": digits, "level": level, "threads": threads},
-    }
     spec = plan_archives(archive, settings, "--")
     began = time.monotonic()
     line = output.LiveLine()
@@ -232,7 +227,7 @@ Examples:
 def scenarios(
     words: list[str] | None = argument(
         "The one to print, to copy and change it.",
-        metavar="[NAME]...",
+        metavar="NAME",
         autocompletion=lambda: _scenario_names(),
     ),
 ) -> None:

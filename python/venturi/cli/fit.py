@@ -1,7 +1,8 @@
-"""`venturi fit` and `predict`: the laws behind a run's figures, and what they say of cells not measured."""
+"""`venturi fit`, `predict`, `best`: the laws behind a run's figures, what they predict, the best setting."""
 
 from __future__ import annotations
 
+import enum
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ def fit(
     all: bool = switch("Every fit, not only the most telling ones.", "--all"),
 ) -> None:
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
-    from venturi.analysis.models import fits, over_links
+    from venturi.analysis.models import fit_words, fits, over_links
     from venturi.analysis.models.batch_cost import AXIS, batch_costs
     from venturi.analysis.results import cells_where
     from venturi.report.document import Document
@@ -61,12 +62,14 @@ def fit(
         names = sorted({n for m in cells for n in m.parameters})
         raise VenturiError(f"--over {over}: no such parameter", hint=f"parameters are: {', '.join(names)}")
     if over == over_links.AXIS:
-        made_links = over_links.build(cells)
+        of_links = over_links.build(cells)
         wanted = held_links(cells, hold_out)
         options.print_answer(
             format,
-            lambda: Document("Fits", link_sections(made_links, wanted)),
-            lambda: {"links": links_document(made_links, wanted)},
+            lambda: Document("Fits", link_sections(of_links, wanted)),
+            lambda: {
+                "links": fit_words.document(of_links, over_links.crossings(of_links), _held(of_links, wanted))
+            },
         )
         return
     held = _numbers(hold_out) if hold_out is not None else []
@@ -81,7 +84,7 @@ def fit(
     if format is options.Format.json:
         found_costs: dict[str, Any] = {"batch_cost": [_cost(one) for one in costs]}
         if of_links:
-            found_costs["links"] = links_document(of_links, ())
+            found_costs["links"] = fit_words.document(of_links, over_links.crossings(of_links), {})
         options.print_json(document(made, _held_out(made, cells, over, held)) | found_costs)
         return
     own = made or made.notes or not of_links
@@ -285,14 +288,6 @@ def _held(made: Sequence[LinkFit], wanted: Sequence[str]) -> Held:
     return out
 
 
-def links_document(made: Sequence[LinkFit], wanted: Sequence[str]) -> dict[str, Any]:
-    """All laws over links for machines. `wanted`: links to leave out in turn."""
-    from venturi.analysis.models import fit_words, over_links
-
-    found: dict[str, Any] = fit_words.document(made, over_links.crossings(made), _held(made, wanted))
-    return found
-
-
 def link_sections(made: Sequence[LinkFit], wanted: Sequence[str]) -> list[Block]:
     """A section per law, for people."""
     from venturi.analysis.models import fit_words, over_links
@@ -384,3 +379,52 @@ def _wanted(options: dict[str, Any], settings: list[str]) -> dict[str, Any]:
         if value is not None:
             wanted[name] = value
     return wanted
+
+
+BEST = """\b
+Examples:
+  venturi best last
+  venturi best last --within 2% --where "operation == 'get'"
+  venturi best last --p99 50ms
+  venturi best reference:chspark
+"""
+
+
+Format = enum.StrEnum("Format", ["table", "markdown", "json"])
+"""How the answer is printed."""
+
+
+@app.command("best", epilog=BEST)
+def best(
+    run: str = options.RUN,
+    within: str = flag("How far below the fastest a cheaper setting may lie.", "5%"),
+    where: list[str] | None = options.WHERE,
+    p99: str | None = flag(
+        "Only cells of which 99 % of the batches surely took no longer, as 50ms.", metavar="TIME"
+    ),
+    all: bool = switch("Every size by itself, not only the largest of each workload.", "--all"),
+    format: Format = flag("table for people; markdown; json.", Format.table),
+) -> None:
+    """Name the fastest setting, the cheapest near it, and how much of each setting is enough."""
+    from venturi.analysis.compare import best as analysis
+    from venturi.analysis.results import cells_where
+    from venturi.common.texts import say
+    from venturi.report import best as report
+
+    at_most = options.share("--within", within)
+    bound = None if p99 is None else options.time("--p99", p99)
+    loaded = options.read(run)
+    cells = cells_where(loaded.cells, where, run)
+    found = analysis.find(cells, at_most, every=all, cores=analysis.cores(loaded.environment), p99_ns=bound)
+    groups = [] if bound is None else analysis.too_slow(cells, all, bound)
+    slow = [report.too_slow(group, bound or 0, cells) for group in groups]
+    if slow and not found:
+        hint = "a longer time; or smaller batches, which take less time each"
+        raise VenturiError(f"{run}: {'; '.join(slow)}", hint=hint)
+    for text in slow:
+        say("warning", text)
+    if not found:
+        raise VenturiError(
+            f"{run}: no trial succeeded, so no setting can be named", hint=f"venturi show {run}"
+        )
+    options.print_answer(format, lambda: report.document(found), lambda: report.machine(found), level=2)

@@ -38,7 +38,7 @@ Examples:
 @options.settings("columns", "values", *CREDENTIALS)
 def ceilings(
     url: str | None = argument(
-        "A `venturi serve` on another host, to measure the way there as well.", metavar="[URL]"
+        "A `venturi serve` on another host, to measure the way there as well.", metavar="URL"
     ),
     only: str | None = flag("Kinds: memory, tcp, unix, pipe, disk, cipher, codec, engine."),
     streams: str = flag("Numbers of connections, as 1,2,4 or 1..8.", "1,2,4"),
@@ -108,11 +108,9 @@ def _print_limits(measured: Ceilings, format: options.Format, url: str | None) -
     if measured.exit_code is ExitCode.UNREACHABLE and url is not None:
         say("hint", start_a_server(check_url(url)))
     elif measured.unsupported:
-        say(
-            "hint",
-            "start one on that host, and name it: venturi serve flight --host 0.0.0.0 --port 31338 there, "
-            "then venturi ceilings flight://HOST:31338",
-        )
+        start = "venturi serve flight --host 0.0.0.0 --port 31338"
+        then = "there, then venturi ceilings flight://HOST:31338"
+        say("hint", f"start one on that host, and name it: {start} {then}")
 
 
 LINKS = """\b
@@ -129,7 +127,7 @@ _REPEATS = 3
 def links(
     link: list[str] | None = argument(
         'Links to make and to look at: lte, "10gbit 5ms", ... [default: list those that have names]',
-        metavar="[LINK]...",
+        metavar="LINK",
     ),
     client: str | None = flag(
         "Run this at the client's end of the one link; {server} stands for the other's address.",
@@ -239,7 +237,7 @@ Examples:
 @app.command("prove", epilog=PROVE)
 @options.settings(*CREDENTIALS)
 def prove(
-    target: str = argument("A URL as for venturi run --target.", "flight://local", metavar="[TARGET]"),
+    target: str = argument("A URL as for venturi run --target.", "flight://local", metavar="TARGET"),
     only: str | None = flag("Parts to make, with commas between them."),
     format: options.Format = options.FORMAT,
     quiet: bool = options.QUIET,
@@ -266,14 +264,8 @@ def prove(
     if table:
         print(f"{words.verdict(found)}; {seconds:.1f} s")
     else:
-        document = {
-            "format": 1,
-            "target": url,
-            "outcome": outcome.value,
-            "seconds": round(seconds, 3),
-            "proofs": [proof.document() for proof in found],
-        }
-        options.print_json(document)
+        document = {"format": 1, "target": url, "outcome": outcome.value, "seconds": round(seconds, 3)}
+        options.print_json(document | {"proofs": [proof.document() for proof in found]})
     raise typer.Exit(int(ExitCode.UNPROVEN if outcome is Outcome.FAILED else ExitCode.OK))
 
 

@@ -18,8 +18,6 @@ from typing import Any
 
 from venturi.common.errors import StoreError
 
-__all__ = ["LiveLine", "go_on", "outcome", "prepare", "trouble"]
-
 _ESCAPES = "venturi-escapes"
 
 

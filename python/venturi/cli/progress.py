@@ -13,8 +13,6 @@ from venturi.engine.executor import Progress
 from venturi.measure.run_events import QuietObserver, Slot, counts_rows, outcome_text
 from venturi.store.lines import line_text
 
-__all__ = ["JsonObserver", "LiveObserver", "PlainObserver"]
-
 
 class PlainObserver(QuietObserver):
     """A line a trial on standard error, for logs and pipes."""
@@ -73,7 +71,6 @@ class LiveObserver(QuietObserver):
         self._bar.start()
 
     def close(self) -> None:
-        """Takes the line away."""
         self._bar.stop()
 
     def started(self, number: int, total: int, slot: Slot) -> None:

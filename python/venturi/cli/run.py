@@ -231,19 +231,18 @@ def _run(found: Scenario, made: Path | None, flags: dict[str, Any], engine: Exec
             partial(_make_ready, flags),
         )
     except StoreError:
-        _close(observer)
+        observer.close()
         # What was stored before is still worth reading; where nothing was, the error says enough.
         if not flags["as_json"] and _has_trials(out):
             _print_results(out)
         raise
     finally:
-        _close(observer)
+        observer.close()
         output.go_on(None)
     if not flags["as_json"]:
         results = _print_results(out)
         # After what is waited for.
-        report = _write_report(results) if flags["report"] else None
-        print(f"report: {report}" if report is not None else f"run: {out}")
+        print(f"report: {_write_report(results)}" if flags["report"] else f"run: {out}")
     _conclude(ended)
 
 
@@ -263,13 +262,6 @@ def _has_trials(out: Path) -> bool:
         return bool(RunDirectory(out).records())
     except StoreError:
         return False
-
-
-def _close(observer: QuietObserver) -> None:
-    from venturi.cli.progress import LiveObserver
-
-    if isinstance(observer, LiveObserver):
-        observer.close()
 
 
 def _print_results(out: Path) -> Results:

@@ -312,7 +312,10 @@ def timeseries(flags: dict[str, Any]) -> None:
                 "environment": environment,
             }
             serving.announce(flags["json"], hello, _described(hello, data is not None))
-            _wait(server, ending, flags["exit_with_parent"])
+            serving.wait(server, ending, flags["exit_with_parent"])
+            if not ending.wait(0):
+                why = serving.statistics(server).get("failure")
+                raise VenturiError(f"the store has ended{f': {why}' if why else ''}", ExitCode.UNREACHABLE)
         found = serving.statistics(server)
         if not flags["json"]:
             _print_end(found, data)
@@ -355,16 +358,6 @@ def _recovered(found: Any) -> list[str]:
         lost = f"{int(one['lost_bytes']):,} bytes from {int(one['offset']):,} on not read"
         lines.append(f"{one['file']}: {one['why']}, {lost}")
     return lines
-
-
-def _wait(server: Any, ending: runtime.Ending, exit_with_parent: bool) -> None:
-    """Until a signal, or the end of standard input."""
-    if exit_with_parent:
-        serving.end_with_input()
-    while not ending.wait(0.2):
-        if server.wait(0):
-            why = serving.statistics(server).get("failure")
-            raise VenturiError(f"the store has ended{': ' + str(why) if why else ''}", ExitCode.UNREACHABLE)
 
 
 def _print_end(found: dict[str, Any], data: Path | None) -> None:

@@ -17,8 +17,6 @@ from venturi.targets.system import PORTS, SERVERS
 if TYPE_CHECKING:
     from venturi.servers.throwaway import ThrowawayServer
 
-__all__ = ["COMMANDS"]
-
 _CALLED = {"mariadb": "MariaDB (or MySQL, where that is installed)", "postgres": "PostgreSQL"}
 """Servers whose names are not written as their commands."""
 

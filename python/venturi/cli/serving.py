@@ -18,24 +18,10 @@ from urllib.parse import quote
 
 import typer
 
+from venturi.cli import options
 from venturi.common import credentials, runtime
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.texts import say
-
-__all__ = [
-    *(
-        "ACCESS",
-        "Flag",
-        "announce",
-        "command",
-        "common",
-        "count",
-        "end_with_input",
-        "listen_address",
-        "named",
-    ),
-    *("nanoseconds", "place", "started", "statistics", "wait"),
-]
 
 
 def count(flag: str, text: str, most: int | None = None, least: int = 1) -> int:
@@ -46,21 +32,15 @@ def count(flag: str, text: str, most: int | None = None, least: int = 1) -> int:
         found = int(parse_count(text))
     except ValueError as error:
         raise VenturiError(f"{flag}: {error}") from None
-    if most is not None and not least <= found <= most:
-        raise VenturiError(f"{flag} {text}: must be {least} to {most}")
-    if found < least:
-        raise VenturiError(f"{flag} {text}: must be at least {least}")
+    if found < least or (most is not None and found > most):
+        span = f"at least {least}" if most is None else f"{least} to {most}"
+        raise VenturiError(f"{flag} {text}: must be {span}")
     return found
 
 
 def nanoseconds(flag: str, text: str) -> int:
     """A time from a flag, above 0. Raises VenturiError naming the flag."""
-    from venturi.common.suffixes import parse_duration
-
-    try:
-        found = int(parse_duration(text))
-    except ValueError as error:
-        raise VenturiError(f"{flag}: {error}") from None
+    found = options.time(flag, text)
     if found < 1:
         raise VenturiError(f"{flag} {text}: must be above 0")
     return found
@@ -261,15 +241,12 @@ def wait(server: Any, ending: runtime.Ending, exit_with_parent: bool) -> None:
 
 def end_with_input() -> None:
     """From now on the end of standard input ends this process as SIGTERM does."""
-    threading.Thread(target=_until_closed, daemon=True).start()
 
+    def until_closed() -> None:
+        # Raw reads: a buffered reader would hold its lock when the interpreter ends.
+        with contextlib.suppress(OSError):
+            while os.read(sys.stdin.fileno(), 4096):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
 
-def _until_closed() -> None:
-    # Raw reads: a buffered reader would hold its lock when the interpreter ends.
-    while True:
-        try:
-            if not os.read(sys.stdin.fileno(), 4096):
-                break
-        except OSError:
-            break
-    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Thread(target=until_closed, daemon=True).start()

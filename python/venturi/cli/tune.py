@@ -127,7 +127,7 @@ def _replay(run: str, budget: Budget, flags: dict[str, Any]) -> None:
 
 
 def _search(budget: Budget, flags: dict[str, Any]) -> None:
-    from venturi.cli.run import _close, _observer, executed_by
+    from venturi.cli.run import _observer, executed_by
     from venturi.measure import run_events
     from venturi.measure import tune as tuning
     from venturi.report import tune as report
@@ -174,7 +174,7 @@ def _search(budget: Budget, flags: dict[str, Any]) -> None:
                 flags["unproven"],
             )
     finally:
-        _close(observer)
+        observer.close()
     _print(tuned, flags, main_unit(cells[0].get("operation")))
     assert tuned.run is not None
     if not flags["as_json"]:

@@ -20,13 +20,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from venturi.cluster import node
-from venturi.common.errors import ExitCode, StoreError, VenturiError
+from venturi.common.environment import version
+from venturi.common.errors import StoreError, UnreachableError, VenturiError
 from venturi.common.units import plural
 from venturi.targets.urls import printable
 
@@ -147,7 +147,7 @@ def raise_errors(answers: Sequence[Answer]) -> None:
         shown = [f"{answer.host}: {answer.error}" for answer in failed[:5]]
         if len(failed) > 5:
             shown.append(f"and {len(failed) - 5} more hosts")
-        raise VenturiError("; ".join(shown), ExitCode.UNREACHABLE, failed[0].hint)
+        raise UnreachableError("; ".join(shown), failed[0].hint)
 
 
 def _folder() -> Path:
@@ -193,11 +193,9 @@ def forget() -> None:
 
 
 def environment_for(on: str) -> dict[str, str]:
-    """Variables that Ray needs for `--on ON`; none of those that are set already.
-
-    `auto` on a host of a cluster means that cluster, whose files Ray would not look for; `ray://HOST:PORT` of
-    the one started from here needs its token.
-    """
+    """Variables that Ray needs for `--on ON`; none of those that are set already. `auto` on a host of a
+    cluster means that cluster, whose files Ray would not look for; `ray://HOST:PORT` of the one started from
+    here needs its token."""
     found: dict[str, str] = {}
     if on == "auto":
         directory = node.running((kept() or {}).get("directory"))
@@ -260,10 +258,8 @@ def _summary(plan: Plan, addresses: Mapping[str, str], looked: Sequence[Answer])
 
 def up(plan: Plan, say: Callable[[str, str], None]) -> list[str]:
     """Starts a node on each host and waits until all have joined; the lines for the user. What it started it
-    ends when it fails.
-
-    Raises VenturiError naming the hosts that cannot be reached, lack something, are unlike, or did not join.
-    """
+    ends when it fails. Raises VenturiError naming the hosts that cannot be reached, lack something, are
+    unlike, or did not join."""
     remote = Remote(plan.ssh, plan.python)
     first, rest = plan.hosts[0], list(plan.hosts[1:])
     own: dict[str, Any] = {"directory": plan.directory}
@@ -308,9 +304,8 @@ def up(plan: Plan, say: Callable[[str, str], None]) -> list[str]:
         raise_errors([answer])
         missing = [host for host in plan.hosts if addresses[host] not in answer.fields["members"]]
         if missing:
-            raise VenturiError(
+            raise UnreachableError(
                 f"{', '.join(missing)}: did not join {head} within {_JOIN_SECONDS:.0f} s",
-                ExitCode.UNREACHABLE,
                 hint="the hosts must reach one another on all ports: firewalls, and --interface",
             )
     except BaseException:
@@ -340,9 +335,8 @@ def _looked(remote: Remote, plan: Plan) -> list[Answer]:
     raise_errors(found)
     lost = [answer.host for answer in found if answer.fields["address"] is None]
     if lost:
-        raise VenturiError(
+        raise UnreachableError(
             f"{', '.join(lost)}: no route to the head, {fields['address']}",
-            ExitCode.UNREACHABLE,
             hint="--interface names the network that all hosts are in",
         )
     check_alike({answer.host: answer.fields for answer in found}, own_versions())
@@ -351,13 +345,6 @@ def _looked(remote: Remote, plan: Plan) -> list[Answer]:
 
 def own_versions() -> dict[str, str | None]:
     """Of this end, which the hosts must have too."""
-
-    def version(package: str) -> str | None:
-        try:
-            return metadata.version(package)
-        except metadata.PackageNotFoundError:
-            return None
-
     return {"venturi": version("venturi"), "ray": version("ray"), "python": platform.python_version()}
 
 
@@ -365,23 +352,21 @@ _NAMES = {"venturi": "Venturi", "ray": "Ray", "python": "Python"}
 
 
 def check_alike(found: Mapping[str, Mapping[str, Any]], own: Mapping[str, str | None]) -> None:
-    """Raises VenturiError unless all hosts have this end's Venturi, Ray and Python.
-
-    Ray refuses another version of itself or of Python; Venturi's halves must speak the same format. Where
-    this end has no Ray (it only starts the cluster), the hosts must agree among themselves.
-    """
+    """Raises VenturiError unless all hosts have this end's Venturi, Ray and Python. Ray refuses another
+    version of itself or of Python; Venturi's halves must speak the same format. Where this end has no Ray (it
+    only starts the cluster), the hosts must agree among themselves."""
     wrong, lacking = [], False
     for key, name in _NAMES.items():
         versions = {host: fields.get(key) for host, fields in found.items()}
         wanted = own.get(key) or Counter(v for v in versions.values() if v).most_common(1)
         expected = wanted if isinstance(wanted, str) else wanted[0][0] if wanted else None
         end = "here" if own.get(key) else "most others"
-        for host, version in versions.items():
-            if version is None:
+        for host, found_version in versions.items():
+            if found_version is None:
                 lacking = True
                 wrong.append(f"{host}: {name} is not installed for {found[host].get('executable')}")
-            elif version != expected:
-                wrong.append(f"{host}: {name} {version}, {end} {expected}")
+            elif found_version != expected:
+                wrong.append(f"{host}: {name} {found_version}, {end} {expected}")
     if wrong:
         more = f"; and {len(wrong) - 6} more" if len(wrong) > 6 else ""
         same = f"pip install 'venturi[cluster]=={own.get('venturi')}'"

@@ -73,19 +73,14 @@ class Refused(Exception):
 
 
 def quiet_environment() -> dict[str, str]:
-    """Variables under which Ray tells nobody outside that it runs.
-
-    Its switch for usage statistics alone still sends a report that they are off: hence the address where
-    nobody listens.
-    """
+    """Variables under which Ray tells nobody outside that it runs. Its switch for usage statistics alone
+    still sends a report that they are off: hence the address where nobody listens."""
     return {"RAY_USAGE_STATS_ENABLED": "0", "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/"}
 
 
 def look(order: dict[str, Any]) -> dict[str, Any]:
-    """What this host is and has; `address` is where the others reach it.
-
-    The order's `interface` (a network, as 10.0.0.0/24) or `towards` (an address) choose among several.
-    """
+    """What this host is and has; `address` is where the others reach it. The order's `interface` (a network,
+    as 10.0.0.0/24) or `towards` (an address) choose among several."""
     if sys.platform != "linux":
         raise Refused(f"runs {platform.system()}; Ray joins hosts on Linux only")
     if sys.version_info[:2] < _FIRST_PYTHON:
@@ -153,11 +148,9 @@ def joined(address: str, port: int) -> str:
 
 
 def start(order: dict[str, Any]) -> dict[str, Any]:
-    """Starts the node and waits until it runs.
-
-    The order has `address`, `head` (the head's address and port), `is_head`, `seconds`, and may have `token`,
-    `client_port`, `resources`, `cpus`, `directory`. Raises Refused, with the end of Ray's log.
-    """
+    """Starts the node and waits until it runs. The order has `address`, `head` (the head's address and port),
+    `is_head`, `seconds`, and may have `token`, `client_port`, `resources`, `cpus`, `directory`. Raises
+    Refused, with the end of Ray's log."""
     base = _base(order)
     _make_base(base)
     for _, node in _nodes(base):
@@ -285,10 +278,8 @@ print("members", json.dumps(nodes), flush=True)
 
 
 def members(order: dict[str, Any]) -> dict[str, Any]:
-    """Addresses and resources of the cluster's living nodes, asked by the head's host.
-
-    Waits for those of `wanted`, `seconds` at most.
-    """
+    """Addresses and resources of the cluster's living nodes, asked by the head's host. Waits for those of
+    `wanted`, `seconds` at most."""
     for directory, node in _nodes(_base(order)):
         if not node["is_head"] or not _alive(node):
             continue
@@ -441,11 +432,8 @@ def text(path: str) -> str:
 
 
 def users(variable: str, value: str, directory: str | None = None) -> list[int]:
-    """Processes that have the value as that variable, but for this one.
-
-    With a directory also Ray's that have a file open below it: those that name themselves anew, as
-    `ray::IDLE`, overwrite their environment.
-    """
+    """Processes that have the value as that variable, but for this one. With a directory also Ray's that have
+    a file open below it: those that name themselves anew, as `ray::IDLE`, overwrite their environment."""
     wanted = f"{variable}={value}".encode()
     found = []
     for name in os.listdir("/proc"):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from venturi.cluster.ray_servers import RayServers
 from venturi.cluster.ray_session import Actor, Places, Session, node_id
 from venturi.cluster.trial.clock import ONE_MACHINE, Clock
-from venturi.cluster.trial.loaders_executor import LoadersExecutor, clocks, identify, is_here
+from venturi.cluster.trial.loaders_executor import LoadersExecutor, clocks, identify, on_this_host
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.texts import Note
 from venturi.engine.executor import TrialControl
 from venturi.engine.loader import Loader
-from venturi.servers.starters import Server, here
+from venturi.servers.reference import Server, start_local
 from venturi.targets.system import REMOTE, in_process, is_local, is_unix, scheme_of
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ class RayExecutor(LoadersExecutor):
         session = Session(on, (loaders or 1) + servers)
         try:
             if loaders is None:
-                hosts_there = session.hosts(hosts.loader_resource)
+                found = session.hosts(hosts.loader_resource)
                 spare = servers if hosts.server_resource in (None, hosts.loader_resource) else 0
-                loaders = 1 if session.alone else max(1, len(hosts_there) - spare)
+                loaders = 1 if session.alone else max(1, len(found) - spare)
             return cls(session, hosts, loaders, note, beside)
         except BaseException:
             session.close()
@@ -129,7 +129,7 @@ class RayExecutor(LoadersExecutor):
 
     def check(self, cells: Sequence[Cell]) -> None:
         """Whether the loaders can reach what these cells ask for. Raises ScenarioError."""
-        elsewhere = next((h for h in self._loaders if not is_here(h.identity)), None)
+        elsewhere = next((h for h in self._loaders if not on_this_host(h.identity)), None)
         if elsewhere is None:
             return
         for cell in cells:
@@ -149,8 +149,8 @@ class RayExecutor(LoadersExecutor):
         """Reference servers on hosts of their own; else one beside the first loader."""
         if remote:
             return self._servers.remote(kind, arguments)
-        if all(is_here(handle.identity) for handle in self._loaders):
-            return here(kind, arguments)
+        if all(on_this_host(handle.identity) for handle in self._loaders):
+            return start_local(kind, arguments)
         alone = len(self._loaders) == 1 and not self._beside
         return self._servers.beside(kind, arguments, loopback=alone)
 
@@ -218,8 +218,8 @@ class RayExecutor(LoadersExecutor):
                 for offset in range(0, max(1, stat.st_size), _CHUNK):
                     name = f"{len(handle.files)}-{Path(path).name}"
                     sent = handle.call("receive", name, offset, file.read(_CHUNK))
-                    hosts_there = str(sent.result(_BEGIN_SECONDS))
-            handle.files[key] = hosts_there
+                    place = str(sent.result(_BEGIN_SECONDS))
+            handle.files[key] = place
         return {**spec, "data": {**spec["data"], "ipc": handle.files[key]}}
 
     def chosen(self, name: str) -> list[RayHandle]:

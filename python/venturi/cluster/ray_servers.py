@@ -6,9 +6,7 @@ They are on places of their own, or beside the first loader.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -16,15 +14,14 @@ from concurrent.futures import TimeoutError as LateAnswer
 from typing import Any
 from urllib.parse import urlsplit
 
+from venturi.cluster import node
 from venturi.cluster.ray_session import Actor, Places, Session, node_id
 from venturi.common.environment import boot_id, version
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import ExitCode, UnreachableError, VenturiError
 from venturi.common.texts import Note
 from venturi.engine.calls import Gone
-from venturi.servers.reference import ReferenceServer
-from venturi.servers.starters import StoreProcess
+from venturi.servers.reference import ReferenceServer, StoreProcess, process_of
 
-_SIOCGIFADDR = 0x8915
 _ANSWER_SECONDS = 60.0
 """A host that has not answered for so long counts as gone. Ray usually tells of its end earlier."""
 _STOP_SECONDS = 15.0
@@ -33,26 +30,20 @@ _AT_ONCE = 32
 _LOOK_SECONDS = 0.2
 
 
-class ServerHost:
-    """Starts `venturi serve` as children, which end when this process does."""
+class RayServer:
+    """On a host of the cluster: starts `venturi serve` as children, which end when this process does."""
 
     def __init__(self) -> None:
-        self._servers: dict[str, ReferenceServer | StoreProcess] = {}
+        self._servers: dict[str, ReferenceServer] = {}
 
     def start(
         self, name: str, kind: str, arguments: Sequence[str], address: str, network: str | None
     ) -> dict[str, Any]:
-        """Listens on `address`, or on this host's own in `network`; answers what the server tells.
-
-        A store of time series gets a directory here, which goes with it.
-        """
+        """Listens on `address`, or on this host's own in `network`; answers what the server tells. A store of
+        time series gets a directory here, which goes with it."""
         self.stop(name)
-        host = address if network is None else address_in(network)
-        words = ("--host", host, *arguments)
-        server: ReferenceServer | StoreProcess = (
-            StoreProcess(*words) if kind == "timeseries" else ReferenceServer(*words, kind=kind)
-        )
-        self._servers[name] = server
+        words = ("--host", address if network is None else _address_in(network), *arguments)
+        server = self._servers[name] = process_of(kind, words)
         try:
             server.start()
         except VenturiError:
@@ -62,6 +53,10 @@ class ServerHost:
 
     def boot_id(self) -> str | None:
         return boot_id()
+
+    def node_id(self) -> str:
+        """Where in the cluster it is."""
+        return node_id()
 
     def state(self, name: str) -> dict[str, Any]:
         """Whether it runs, and what it complained of if not."""
@@ -92,23 +87,12 @@ class ServerHost:
             server.stop()
 
 
-def address_in(network: str) -> str:
+def _address_in(network: str) -> str:
     """This host's own address in a network. Raises VenturiError if it has none."""
-    import fcntl
-
-    wanted = ipaddress.ip_network(network, strict=False)
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):
-                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-                found.append(socket.inet_ntoa(answer[20:24]))
-    for address in found:
-        if ipaddress.ip_address(address) in wanted:
-            return address
-    raise VenturiError(
-        f"{socket.gethostname()} has no address in {network}, only {', '.join(found)}", ExitCode.SCENARIO
-    )
+    try:
+        return str(node.look({"interface": network})["address"])
+    except node.Refused as error:
+        raise VenturiError(f"{socket.gethostname()} {error}", ExitCode.SCENARIO) from None
 
 
 class RemoteServer:
@@ -116,12 +100,9 @@ class RemoteServer:
 
     def __init__(self, call: Callable[..., Future[Any]], hello: dict[str, Any]) -> None:
         self._call, self.hello, self.stopped = call, hello, False
+        self.address = str(hello["address"])
         # Answered when it is over: a host that is no more is not asked, which would take its time.
         self._ended = call("ended")
-
-    @property
-    def address(self) -> str:
-        return str(self.hello["address"])
 
     @property
     def running(self) -> bool:
@@ -227,13 +208,6 @@ _REPLACE_SECONDS = 8.0
 _TRIES = 5
 
 
-class RayServer(ServerHost):
-    """A server's host that knows where in the cluster it is."""
-
-    def node_id(self) -> str:
-        return node_id()
-
-
 class RayServers:
     """A process a place, which starts servers as they are wanted; all end with `close`."""
 
@@ -267,7 +241,8 @@ class RayServers:
         for left in reversed(range(_TRIES)):
             servers = [self._started("timeseries", arguments, first)]
             port = str(servers[0].hello["addresses"]["http"]).rpartition(":")[2]
-            alike = [port if before == "--http" else word for before, word in _pairs(arguments)]
+            pairs = zip(["", *arguments], arguments, strict=False)
+            alike = [port if before == "--http" else word for before, word in pairs]
             try:
                 return servers + self._each("timeseries", alike, rest)
             except VenturiError:
@@ -326,7 +301,7 @@ class RayServers:
             raise
         except Exception as error:
             text = " ".join(str(error).split())[:300] or type(error).__name__
-            raise VenturiError(f"the server does not start: {text}", ExitCode.UNREACHABLE) from None
+            raise UnreachableError(f"the server does not start: {text}") from None
         actor, name = self._actors[place], f"{kind}-{place}"
         server = RemoteServer(lambda method: actor.call(method, name), hello)
         self._check_alike(server)
@@ -366,9 +341,8 @@ class RayServers:
             except Gone:
                 del self._actors[place]
                 if time.monotonic() > deadline:
-                    raise VenturiError(
-                        "no host is left for a server: its process ends as soon as it is started",
-                        ExitCode.UNREACHABLE,
+                    raise UnreachableError(
+                        "no host is left for a server: its process ends as soon as it is started"
                     ) from None
                 time.sleep(0.2)
 
@@ -393,11 +367,4 @@ def _answer_of(actor: Actor, method: str) -> Any:
     try:
         return actor.call(method).result(_BEGIN_SECONDS)
     except LateAnswer:
-        raise VenturiError(
-            f"no host for a server within {_BEGIN_SECONDS:g} s", ExitCode.UNREACHABLE
-        ) from None
-
-
-def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Each word with the one before it."""
-    return list(zip(["", *words], words, strict=False))
+        raise UnreachableError(f"no host for a server within {_BEGIN_SECONDS:g} s") from None

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import logging
 import os
 import secrets
+import shutil
+import signal
+import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -14,10 +19,9 @@ from functools import cache
 from typing import Any
 
 from venturi.cluster import hosts, node
-from venturi.cluster.ray_guard import RayGuard
 from venturi.common import temporary
 from venturi.common.environment import boot_id
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 from venturi.engine.calls import Gone
 
 _QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
@@ -93,10 +97,8 @@ class Session:
     """Connected until `close`."""
 
     def __init__(self, on: str, processes: int) -> None:
-        """`on`: ray://HOST:PORT, auto, or local, which starts a Ray of its own for so many processes.
-
-        Raises VenturiError if there is none.
-        """
+        """`on`: ray://HOST:PORT, auto, or local, which starts a Ray of its own for so many processes. Raises
+        VenturiError if there is none."""
         self.on, self.ray = on, load_ray(on)
         self.boot_id = boot_id()
         self.alone = on == "local"
@@ -119,7 +121,7 @@ class Session:
                 )
         except Exception as error:  # Ray's own kinds differ from version to version
             self.close()
-            raise VenturiError(*_no_cluster(on, error)) from None
+            raise _no_cluster(on, error) from None
 
     def hosts(self, resource: str | None) -> list[str]:
         """Addresses of the hosts that are there, and have the resource where one is named."""
@@ -146,35 +148,31 @@ class Session:
             self._guard.close()
 
 
-def _no_cluster(on: str, error: Exception) -> tuple[str, ExitCode, str]:
+def _no_cluster(on: str, error: Exception) -> VenturiError:
     text = " ".join(str(error).split())
     if "InvalidAuthToken" in f"{error} {error.__cause__}":
-        return (
-            f"--on {on}: the Ray cluster there demands another token than this process has",
-            ExitCode.UNREACHABLE,
+        return UnreachableError(
+            f"--on {on}: the Ray cluster demands another token than this process has",
             "on a host of `venturi cluster up` unset RAY_AUTH_MODE and RAY_AUTH_TOKEN: a file there has it",
         )
     if "ersion mismatch" in text:
-        return (
+        return VenturiError(
             f"--on {on}: the cluster has other versions of Ray or Python than this host: {text[:300]}",
-            ExitCode.USAGE,
-            "install the same ones on all hosts",
+            hint="install the same ones on all hosts",
         )
     if on == "local":
-        return f"Ray does not start here: {text[:300]}", ExitCode.UNREACHABLE, "venturi run without --on"
+        return UnreachableError(f"Ray does not start here: {text[:300]}", "venturi run without --on")
     start = "start one: venturi cluster up --hosts a,b,c; or try --on local"
     if on == "auto":
-        return f"--on {on}: no Ray cluster is found from this host", ExitCode.UNREACHABLE, start
+        return UnreachableError(f"--on {on}: no Ray cluster is found from this host", start)
     if "Initialization failure" in text or "ray client server failed" in text.lower():
-        return (
-            f"--on {on}: the head there did not start its process for this run: {text[-300:]}",
-            ExitCode.UNREACHABLE,
+        return UnreachableError(
+            f"--on {on}: the head did not start its process for this run: {text[-300:]}",
             "a head on a busy host may be too slow: try again, or --on auto on its host",
         )
     # Ray's client retries, and does not say why it gave up.
-    return (
+    return UnreachableError(
         f"--on {on}: no Ray cluster answers there, or not to this token",
-        ExitCode.UNREACHABLE,
         f"{start}; where one runs, --on auto on its head's host says more",
     )
 
@@ -201,18 +199,15 @@ class Places:
         wanted = [name for name in dict.fromkeys(self._resources) if name]
         hosts = ", ".join(self._session.hosts(None)) or "none"
         having = f" with a free CPU and {', '.join(wanted)}" if wanted else " with a free CPU"
-        raise VenturiError(
+        raise UnreachableError(
             f"--on {self._session.on}: {len(self._resources)} processes need as many hosts{having}; "
             f"the cluster's are: {hosts}",
-            ExitCode.UNREACHABLE,
             hint="fewer --loaders, or more hosts: venturi cluster status",
         )
 
     def actor(self, kind: type, at: int, calls: int, reserved: bool = True) -> Actor:
-        """A process of that class at a place, which takes so many calls at a time.
-
-        Not `reserved`: beside another one there, whose the place's CPU is.
-        """
+        """A process of that class at a place, which takes so many calls at a time. Not `reserved`: beside
+        another one there, whose the place's CPU is."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         name = self._resources[at]
@@ -279,3 +274,61 @@ def _translated(error: BaseException) -> BaseException:
 def node_id() -> str:
     """On which of the cluster's hosts this process is."""
     return str(load_ray().get_runtime_context().get_node_id())
+
+
+_VARIABLE = "VENTURI_RAY"
+_GRACE_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+
+
+class RayGuard:
+    """Until `close`, or the end of this process."""
+
+    def __init__(self) -> None:
+        self._mark = secrets.token_hex(8)
+        self._guard = subprocess.Popen(
+            [sys.executable, "-m", __name__, self._mark, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            start_new_session=True,  # a Ctrl-C is this process' to hear
+        )
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """What is started in the block, and by that, is ended by the guard."""
+        os.environ[_VARIABLE] = self._mark
+        try:
+            yield
+        finally:
+            del os.environ[_VARIABLE]
+
+    def close(self) -> None:
+        assert self._guard.stdin is not None
+        self._guard.stdin.close()
+        self._guard.wait()
+
+
+def guard(mark: str, driver: str) -> None:
+    """The process of a `RayGuard`: ends a Ray that was started for a run, and removes its files, once the
+    run's process has ended. Of one that was killed Ray leaves two agents, for a minute, and its
+    directory, for ever."""
+    sys.stdin.read()
+    until = time.monotonic() + _GRACE_SECONDS
+    while (left := node.users(_VARIABLE, mark)) and time.monotonic() < until:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_POLL_SECONDS)
+    # Where Ray puts its directories, whose names end with the driver's number.
+    place = os.path.join(os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp", "ray")
+    for directory in glob.glob(os.path.join(glob.escape(place), f"session_*_{driver}")):
+        shutil.rmtree(directory, ignore_errors=True)
+    latest = os.path.join(place, "session_latest")
+    if not os.path.exists(latest):
+        with contextlib.suppress(OSError):
+            os.unlink(latest)
+    with contextlib.suppress(OSError):
+        os.rmdir(place)
+
+
+if __name__ == "__main__":
+    guard(*sys.argv[1:])

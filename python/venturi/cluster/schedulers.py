@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from venturi.common.credentials import INSTEAD, command_tells_secret
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 
 _SUBMIT_SECONDS = 60
 _FORMS = {
@@ -28,9 +28,7 @@ def batch_script(
     run: Sequence[str], nodes: int, python: str, options: Sequence[str] = (), interface: str | None = None
 ) -> str:
     """The text of a batch script. `run`: the words after `venturi run`; `options`: further ones of sbatch.
-
-    Raises VenturiError if it would hold a secret, which it does not keep.
-    """
+    Raises VenturiError if it would hold a secret, which it does not keep."""
     if command_tells_secret(run):
         raise VenturiError(
             "a password or a token stands in the words of the run, and would in the script",
@@ -77,15 +75,14 @@ def submit(text: str) -> str:
             ["sbatch"], input=text, capture_output=True, text=True, timeout=_SUBMIT_SECONDS, check=False
         )
     except FileNotFoundError:
-        raise VenturiError(
+        raise UnreachableError(
             "sbatch: not found; is this a login node of a Slurm cluster?",
-            ExitCode.UNREACHABLE,
             hint="--print writes the script, to be submitted elsewhere",
         ) from None
     except subprocess.TimeoutExpired:
-        raise VenturiError(f"sbatch: no answer within {_SUBMIT_SECONDS} s", ExitCode.UNREACHABLE) from None
+        raise UnreachableError(f"sbatch: no answer within {_SUBMIT_SECONDS} s") from None
     if done.returncode != 0:
-        raise VenturiError(f"sbatch: {' '.join(done.stderr.split())}", ExitCode.UNREACHABLE)
+        raise UnreachableError(f"sbatch: {' '.join(done.stderr.split())}")
     return done.stdout.strip()
 
 

@@ -25,7 +25,7 @@ _JOIN_SECONDS = 120.0
 _POLL_SECONDS = 0.5
 # Slurm ends a step's tasks by SIGTERM and 30 s later by SIGKILL. Some kinds of step hand the first one to
 # all processes of the task, others to the task alone; and a second one would end the run at once.
-_HEARD_SECONDS, _TOLD_SECONDS = 5.0, 10.0
+_HEARD_SECONDS, _SIGNALLED_SECONDS = 5.0, 10.0
 # Ports of a job are its own: nodes may be shared. Two a job, below those that the kernel gives to clients.
 _FIRST_PORT, _JOBS = 20_000, 5_000
 
@@ -111,7 +111,7 @@ def _node(arguments: argparse.Namespace) -> int:
                 connection.recv(1)  # nothing comes: the end does
             except Ended:
                 # The run ends with the step, and must store its trial before its loaders end.
-                connection.settimeout(_HEARD_SECONDS + _TOLD_SECONDS)
+                connection.settimeout(_HEARD_SECONDS + _SIGNALLED_SECONDS)
                 with contextlib.suppress(OSError):
                     connection.recv(1)
                 raise
@@ -172,7 +172,7 @@ def _head(order: dict[str, Any], held_port: int, words: Sequence[str]) -> int:
                     running.wait(_HEARD_SECONDS)
                 running.send_signal(signal.SIGINT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    running.wait(_TOLD_SECONDS)
+                    running.wait(_SIGNALLED_SECONDS)
                 running.kill()
                 raise
 

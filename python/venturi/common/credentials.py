@@ -95,11 +95,11 @@ _OF_SSHPASS = ("-p", "-f", "-d", "-P")
 """Its options with a value: another word is the program that it starts."""
 _SHELLS = ("ash", "bash", "busybox", "dash", "ksh", "runuser", "sh", "su", "zsh")
 """What runs the word behind -c as a script; the next ones any word."""
-_FAR_SHELLS = ("eval", "ssh", "watch")
+_REMOTE_SHELLS = ("eval", "ssh", "watch")
 _FILLED_IN = re.compile(r"\$(?:\w+|[{(@*])")
 """What a shell fills in: nobody else does, so elsewhere it is the secret itself."""
 _RUNS = re.compile(
-    rf"(?<![\w.-])(?:(?:{'|'.join(_SHELLS)})\s(?:[^;|&]{{0,200}}\s)?-\w{{0,9}}c|{'|'.join(_FAR_SHELLS)})\s"
+    rf"(?<![\w.-])(?:(?:{'|'.join(_SHELLS)})\s(?:[^;|&]{{0,200}}\s)?-\w{{0,9}}c|{'|'.join(_REMOTE_SHELLS)})\s"
 )
 """A command, not yet split, that runs the rest as a script."""
 _NEXT = "\0"
@@ -239,7 +239,7 @@ def command_tells_secret(words: Sequence[str]) -> bool:
         if command_tells_secret(_script(word)):
             return True
         name = PurePath(word).name
-        shell, remote = shell or name in _SHELLS, remote or name in _FAR_SHELLS
+        shell, remote = shell or name in _SHELLS, remote or name in _REMOTE_SHELLS
         if name in _PAIRS or name in _ALONE or name in _ATTACHED:
             program = name
         elif word == _NEXT or (program == "sshpass" and word[:1] != "-" and before not in _OF_SSHPASS):

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 import platform
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -43,6 +44,15 @@ def link(path: str) -> str | None:
         return os.readlink(path)
     except OSError:
         return None
+
+
+def own_address() -> str | None:
+    """The address from which this host would speak to others; None if it has only loopback."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # Nothing is sent: connecting a datagram socket only asks for the route.
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+    return None
 
 
 def _number(text: str | None) -> int | None:
@@ -197,16 +207,6 @@ def version(package: str) -> str | None:
         return None
 
 
-def _commit() -> str | None:
-    """The commit of this checkout, where Venturi runs from one."""
-    root = Path(__file__).parents[3]
-    return (
-        _command("git", "-C", str(root), "rev-parse", "--short=12", "HEAD")
-        if (root / ".git").exists()
-        else None
-    )
-
-
 def describe_host() -> dict[str, Any]:
     """This host: hardware, kernel and its settings."""
     load = None
@@ -237,22 +237,24 @@ def describe_host() -> dict[str, Any]:
 
 def describe() -> dict[str, Any]:
     """This end: its software and its host."""
+    root = Path(__file__).parents[3]
     software = {
         "venturi": version("venturi"),
         "python": platform.python_version(),
         "pyarrow": version("pyarrow"),
         "implementation": sys.implementation.name,
-        "commit": _commit(),
+        # Of this checkout, if Venturi runs from one.
+        "commit": _command("git", "-C", str(root), "rev-parse", "--short=12", "HEAD")
+        if (root / ".git").exists()
+        else None,
     }
     return {"software": software, **describe_host()}
 
 
 def collect(peers: Mapping[str, ServerEnvironments] | None = None) -> dict[str, Any]:
-    """All ends: the client is this process; `told` is what the others report, by place and server.
-
-    `server` is the first that tells anything. Where several places have one, `servers` has that of each; a
-    place of several servers has all of them in `server_hosts`.
-    """
+    """All ends: the client is this process; `told` is what the others report, by place and server. `server`
+    is the first that tells anything. Where several places have one, `servers` has that of each; a place of
+    several servers has all of them in `server_hosts`."""
     places = peers or {}
     firsts = {place: next((one for one in found.values() if one), None) for place, found in places.items()}
     described = {place: dict(first) for place, first in firsts.items() if first}

@@ -27,11 +27,9 @@ class ExitCode(IntEnum):
 
 
 class VenturiError(Exception):
-    """Something a user can act on: printed as one line, never as a traceback.
-
-    `message` says what and where, `hint` what to do next. What was typed in the wrong place, and is repeated
-    there, may be a URL with a password: neither shows one.
-    """
+    """Something a user can act on: printed as one line, never as a traceback. `message` says what and where,
+    `hint` what to do next. What was typed in the wrong place, and is repeated there, may be a URL with a
+    password: neither shows one."""
 
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.USAGE, hint: str | None = None) -> None:
         self.message = without_secrets(message)
@@ -45,6 +43,13 @@ class ScenarioError(VenturiError):
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message, ExitCode.SCENARIO, hint)
+
+
+class UnreachableError(VenturiError):
+    """A server or a host cannot be reached, or a program that is needed does not start."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message, ExitCode.UNREACHABLE, hint)
 
 
 class StoreError(VenturiError):

@@ -74,10 +74,8 @@ def encode(counts: Mapping[int, int], digits: int = 3) -> str:
 
 
 def decode(text: str) -> dict[int, int]:
-    """Counts by value: each value the highest one (ns) that its slot stands for.
-
-    Raises ValueError if the text is no such histogram.
-    """
+    """Counts by value: each value the highest one (ns) that its slot stands for. Raises ValueError if the
+    text is no such histogram."""
     try:
         raw = base64.b64decode(text, validate=True)
         cookie, length, _, digits, _, _, _ = _HEADER.unpack_from(raw)

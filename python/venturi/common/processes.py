@@ -45,8 +45,7 @@ def ticks() -> Ticks:
 
 def busiest(before: Ticks, after: Ticks, seconds: float, least: float = 0.05) -> list[Busy]:
     """Those that used at least so many cores between two readings, the busiest first, without this process.
-    What began in between counts whole; what ended in between is not seen.
-    """
+    What began in between counts whole; what ended in between is not seen."""
     per_core = os.sysconf("SC_CLK_TCK") * seconds
     used = [
         Busy(pid, name, (spent - before.get((pid, started), (name, 0))[1]) / per_core)

@@ -52,10 +52,8 @@ def _split(text: str) -> tuple[Decimal, str]:
 
 
 def parse_count(value: object) -> int:
-    """A count or a size in bytes: 4096, "10M", "64Ki", "1.5 GiB".
-
-    Raises ValueError if it is no whole number.
-    """
+    """A count or a size in bytes: 4096, "10M", "64Ki", "1.5 GiB". Raises ValueError if it is no whole
+    number."""
     if isinstance(value, bool):
         raise ValueError(f"{str(value).lower()} is not a number")
     if isinstance(value, int):
@@ -114,10 +112,8 @@ def parse_percent(value: object) -> float:
 
 
 def parse_range(text: str) -> list[int]:
-    """The points of "1..8", "10M..500M step 10M" or "1..64 x2"; both ends belong to it.
-
-    Raises ValueError if it is none, goes down, or has no points.
-    """
+    """The points of "1..8", "10M..500M step 10M" or "1..64 x2"; both ends belong to it. Raises ValueError if
+    it is none, goes down, or has no points."""
     match = re.fullmatch(r"\s*(.+?)\s*\.\.\s*(.+?)(?:\s+(?:(step)\s+(\S+)|x\s*(\S+)))?\s*", text)
     if match is None:
         raise ValueError(f'{text!r} is not a range; write "1..8", "10M..500M step 10M" or "1..64 x2"')

@@ -30,10 +30,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class LockedTempDir:
-    """A directory of ours until `remove`; use as a context manager, or keep it.
-
-    `descriptor` holds the lock: a process that is to keep the directory when this one is gone inherits it.
-    """
+    """A directory of ours until `remove`; use as a context manager, or keep it. `descriptor` holds the lock:
+    a process that is to keep the directory when this one is gone inherits it."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -58,10 +56,7 @@ class LockedTempDir:
 
 def make(kind: str, root: Path | None = None) -> LockedTempDir:
     """A new directory `venturi-KIND-...` that only we may enter, below `root` or the system's temporary one;
-    first removes what others left behind there.
-
-    Raises StoreError if there is no place for it.
-    """
+    first removes what others left behind there. Raises StoreError if there is no place for it."""
     sweep(root)
     try:
         root = _absolute(root)

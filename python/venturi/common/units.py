@@ -14,74 +14,45 @@ from dataclasses import dataclass
 MISSING = "–"
 """What is printed for a number that was not measured."""
 
-FACTORS: dict[str, tuple[str, float]] = {
-    # display unit -> (base unit, how many base units one of it is)
-    "B": ("B", 1.0),
-    "kB": ("B", 1e3),
-    "MB": ("B", 1e6),
-    "GB": ("B", 1e9),
-    "TB": ("B", 1e12),
-    "KiB": ("B", 2.0**10),
-    "MiB": ("B", 2.0**20),
-    "GiB": ("B", 2.0**30),
-    "B/s": ("B/s", 1.0),
-    "kB/s": ("B/s", 1e3),
-    "MB/s": ("B/s", 1e6),
-    "GB/s": ("B/s", 1e9),
-    "MiB/s": ("B/s", 2.0**20),
-    "GiB/s": ("B/s", 2.0**30),
-    "ns": ("ns", 1.0),
-    "µs": ("ns", 1e3),
-    "ms": ("ns", 1e6),
-    "s": ("ns", 1e9),
-    "min": ("ns", 60e9),
-    "rows/s": ("rows/s", 1.0),
-    "krows/s": ("rows/s", 1e3),
-    "Mrows/s": ("rows/s", 1e6),
-    "rows": ("rows", 1.0),
-    "krows": ("rows", 1e3),
-    "Mrows": ("rows", 1e6),
-    "points/s": ("points/s", 1.0),
-    "kpoints/s": ("points/s", 1e3),
-    "Mpoints/s": ("points/s", 1e6),
-    "points": ("points", 1.0),
-    "kpoints": ("points", 1e3),
-    "Mpoints": ("points", 1e6),
-    "batches/s": ("batches/s", 1.0),
-    "kbatches/s": ("batches/s", 1e3),
-    "Mbatches/s": ("batches/s", 1e6),
-    "commits/s": ("commits/s", 1.0),
-    "cores": ("cores", 1.0),
-    "s/GB": ("ns/B", 1.0),
-    "ns/row": ("ns/row", 1.0),
-    "µs/row": ("ns/row", 1e3),
-    "ms/row": ("ns/row", 1e6),
-    "ns/point": ("ns/point", 1.0),
-    "µs/point": ("ns/point", 1e3),
-    "%": ("fraction", 0.01),
-    "": ("", 1.0),
+_SI = (("", 1.0), ("k", 1e3), ("M", 1e6))
+_TIMES = {"ns": 1.0, "µs": 1e3, "ms": 1e6}
+_BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+_BINARY = {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+# By base unit: how many base units one of each display unit is, in rising order.
+_OFFERED: dict[str, dict[str, float]] = {
+    "B": _BYTES,
+    # Rates of bytes stay in MB/s whatever their size: figures of one table are compared, and a column that
+    # changes its unit cannot be.
+    "B/s": {"MB/s": 1e6},
+    "ns": {**_TIMES, "s": 1e9},
+    **{
+        base: {f"{prefix}{base}": factor for prefix, factor in _SI}
+        for base in ("rows/s", "rows", "points/s", "points", "batches/s")
+    },
+    "commits/s": {"commits/s": 1.0},
+    "cores": {"cores": 1.0},
+    "ns/B": {"s/GB": 1.0},
+    "ns/row": {f"{unit}/row": factor for unit, factor in _TIMES.items()},
+    "ns/point": {"ns/point": 1.0, "µs/point": 1e3},
+    "fraction": {"%": 0.01},
+    "": {"": 1.0},
 }
+_TYPED: dict[str, dict[str, float]] = {
+    "B": _BINARY,
+    "B/s": {f"{unit}/s": factor for unit, factor in {**_BYTES, **_BINARY}.items()},
+    "ns": {"min": 60e9},
+}
+"""What a number is printed in only where the caller names it."""
 
-# The prefixes offered to a base unit, in rising order, when the caller names none. Rates of bytes stay in
-# MB/s
-# whatever their size: figures of one table are compared, and a column that changes its unit cannot be.
-LADDERS: dict[str, tuple[str, ...]] = {
-    "B": ("B", "kB", "MB", "GB", "TB"),
-    "B/s": ("MB/s",),
-    "ns": ("ns", "µs", "ms", "s"),
-    "rows/s": ("rows/s", "krows/s", "Mrows/s"),
-    "rows": ("rows", "krows", "Mrows"),
-    "points/s": ("points/s", "kpoints/s", "Mpoints/s"),
-    "points": ("points", "kpoints", "Mpoints"),
-    "batches/s": ("batches/s", "kbatches/s", "Mbatches/s"),
-    "commits/s": ("commits/s",),
-    "cores": ("cores",),
-    "ns/B": ("s/GB",),
-    "ns/row": ("ns/row", "µs/row", "ms/row"),
-    "ns/point": ("ns/point", "µs/point"),
-    "fraction": ("%",),
-    "": ("",),
+LADDERS = {base: tuple(units) for base, units in _OFFERED.items()}
+"""The units offered to a base unit, in rising order, if the caller names none."""
+FACTORS = {
+    unit: (base, factor)
+    for units_by_base in (_TYPED, _OFFERED)
+    for base, units in units_by_base.items()
+    for unit, factor in units.items()
 }
+"""By display unit: its base unit, and how many base units one of it is."""
 
 MAX_DIGITS = 4
 """Significant digits at most, however small the margin: no host repeats itself better than 1 in 10^4."""
@@ -94,12 +65,10 @@ def _exponent(x: float) -> int:
 
 
 def decimals(value: float, low: float | None = None, high: float | None = None) -> int:
-    """Decimal places worth printing of `value` (same unit as `low`, `high`).
-
-    The half width of the margin is given two significant digits, as the GUM (JCGM 100:2008, 7.2.6) has it
-    for an uncertainty; without a margin the value gets `DEFAULT_DIGITS`. Negative results are clipped to 0:
-    digits before the point are never rounded away, because "2400" for 2431 reads as a measurement.
-    """
+    """Decimal places worth printing of `value` (same unit as `low`, `high`). The half width of the margin is
+    given two significant digits, as the GUM (JCGM 100:2008, 7.2.6) has it for an uncertainty; without a
+    margin the value gets `DEFAULT_DIGITS`. Negative results are clipped to 0: digits before the point are
+    never rounded away, because "2400" for 2431 reads as a measurement."""
     most = MAX_DIGITS - 1 - _exponent(value)
     if low is not None and high is not None and high > low:
         wanted = 1 - _exponent((high - low) / 2)
@@ -118,9 +87,7 @@ def number(value: float | None, places: int) -> str:
 
 def pick_unit(base: str, values: Sequence[float | None]) -> str:
     """The display unit of base unit `base` which suits the largest of `values`; one unit for a whole column.
-
-    Raises `ValueError` for a unit that nobody defined: a silent "2431 furlongs" would be believed.
-    """
+    Raises `ValueError` for a unit that nobody defined: a silent "2431 furlongs" would be believed."""
     if base not in LADDERS:
         raise ValueError(f"unknown base unit {base!r}; known: {', '.join(LADDERS)}")
     largest = max((abs(v) for v in values if v is not None and math.isfinite(v)), default=0.0)
@@ -134,11 +101,9 @@ def pick_unit(base: str, values: Sequence[float | None]) -> str:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A value in a base unit (`B`, `B/s`, `ns`, `rows/s`, `cores`, `fraction`, ...) with its interval.
-
-    `low` and `high` are None when no margin is known; they are never invented. A `value` of None is a figure
-    that was not measured and prints as a dash.
-    """
+    """A value in a base unit (`B`, `B/s`, `ns`, `rows/s`, `cores`, `fraction`, ...) with its interval. `low`
+    and `high` are None when no margin is known; they are never invented. A `value` of None is a figure that
+    was not measured and prints as a dash."""
 
     value: float | None
     low: float | None = None

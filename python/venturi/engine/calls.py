@@ -93,10 +93,8 @@ class Caller:
 
 
 class Process(Caller):
-    """A Python module that runs in a process here and answers calls; close it.
-
-    `within`: what its command begins with.
-    """
+    """A Python module that runs in a process here and answers calls; close it. `within`: what its command
+    begins with."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.runtime import load_core
 from venturi.engine import plugin_calls
 from venturi.engine.calls import Gone
-from venturi.engine.loader import LoaderProcess, probe_tcp
+from venturi.engine.loader import LoaderProcess, as_text, probe_tcp
 from venturi.engine.spec import failed_record
 from venturi.targets.system import is_driver
 
@@ -29,7 +29,7 @@ _PROGRESS_SECONDS = 0.1
 _GRACE_SECONDS = 15.0
 """From a cancel until the process is ended: a driver may keep it."""
 _FOR_EVER = 1e9
-_MOST_SAID = 300
+_MOST_LETTERS = 300
 _LEAST_SECRET = 3
 """Letters: what is shorter stands in any text."""
 
@@ -109,7 +109,7 @@ def _lost(spec: str, status: int, output: str) -> dict[str, Any]:
             for part in _parts(secret):
                 words = words.replace(part, HIDDEN)
     lines = words.strip().splitlines()
-    last = f"; its last words: {without_secrets(lines[-1])[:_MOST_SAID]}" if lines else ""
+    last = f"; its last words: {without_secrets(lines[-1])[:_MOST_LETTERS]}" if lines else ""
     if not is_driver(fields["target"]):
         return failed_record("internal", f"{fields['target']}: the process of the trial {ended}{last}")
     return failed_record(
@@ -178,7 +178,7 @@ class Executor(Protocol):
     elsewhere: bool = False
     """Whether what it measures are limits of other hosts than this one."""
     starter: Any = None
-    """Starts servers elsewhere than here (`venturi.servers.starters.Starter`)."""
+    """Starts servers elsewhere than here (`venturi.servers.reference.Starter`)."""
 
     def check(self, cells: Sequence[Any]) -> None:
         """Raises ScenarioError if it cannot reach what these cells name."""
@@ -223,22 +223,18 @@ class CoreExecutor(Executor):
         if is_driver(json.loads(spec)["target"]):
             assert isinstance(control, TrialHandle)
             return run_in_process(spec, control)
-        return _text(plugin_calls.run_trial(self._core, spec, _of(control)))
+        return as_text(plugin_calls.run_trial(self._core, spec, _of(control)))
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         return probe_tcp(self._core, spec, _of(control))
 
     def probe(self, spec: str, control: TrialControl) -> str:
-        return _text(self._core.probe(spec, _of(control)))
+        return as_text(self._core.probe(spec, _of(control)))
 
 
 def _of(control: TrialControl) -> Any:
     """The core's own handle."""
     return control.core if isinstance(control, TrialHandle) else control
-
-
-def _text(answer: object) -> str:
-    return answer if isinstance(answer, str) else json.dumps(answer)
 
 
 def run_with_progress(
@@ -248,11 +244,8 @@ def run_with_progress(
     on_progress: Callable[[Progress], None] | None = None,
     poll_seconds: float = POLL_SECONDS,
 ) -> dict[str, Any]:
-    """Runs a trial or a probe in a thread of its own while this one polls its counters.
-
-    The main thread stays free for signals: a Ctrl-C handler can call `control.cancel()`.
-    Errors of the call are raised here.
-    """
+    """Runs a trial or a probe in a thread of its own while this one polls its counters. The main thread stays
+    free for signals: a Ctrl-C handler can call `control.cancel()`. Errors of the call are raised here."""
     answer: list[str | dict[str, Any]] = []
     trouble: list[BaseException] = []
     ended = threading.Event()

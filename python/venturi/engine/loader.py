@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from venturi.common import temporary
-from venturi.common.environment import describe, link, read, usable_cores
+from venturi.common.environment import describe, link, own_address, read, usable_cores
 from venturi.common.runtime import load_core
 from venturi.engine import plugin_calls
 from venturi.engine.calls import Process, serve_parent
@@ -31,9 +30,9 @@ def probe_tcp(core: Any, text: str, control: Any) -> str:
     turns = [(first + n) % len(found) for n in range(int(spec["streams"]))]
     parts = [spec | {"target": url, "streams": turns.count(n)} for n, url in enumerate(found) if n in turns]
     if len(parts) == 1:
-        return _as_text(core.probe_tcp(json.dumps(parts[0]), control))
+        return as_text(core.probe_tcp(json.dumps(parts[0]), control))
     with ThreadPoolExecutor(len(parts), "venturi-probe") as pool:
-        answers = pool.map(lambda part: _as_text(core.probe_tcp(json.dumps(part), control)), parts)
+        answers = pool.map(lambda part: as_text(core.probe_tcp(json.dumps(part), control)), parts)
         return json.dumps(joined([json.loads(answer) for answer in answers]))
 
 
@@ -49,7 +48,7 @@ def joined(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _as_text(answer: object) -> str:
+def as_text(answer: object) -> str:
     return answer if isinstance(answer, str) else json.dumps(answer)
 
 
@@ -77,10 +76,8 @@ def reached(phase: str, wanted: str) -> bool:
 
 
 class Loader:
-    """One trial at a time; methods may be called from any thread.
-
-    What it takes and answers are plain values and JSON, so that it can be an actor or stand in a task.
-    """
+    """One trial at a time; methods may be called from any thread. What it takes and answers are plain values
+    and JSON, so that it can be an actor or stand in a task."""
 
     def __init__(self, core: Any = None) -> None:
         if core is None:
@@ -105,7 +102,7 @@ class Loader:
             "hostname": socket.gethostname(),
             "boot_id": environment["boot_id"],
             "pid": os.getpid(),
-            "ip": _address(),
+            "ip": own_address(),
             "cpus": usable_cores(),
             "network": link("/proc/self/ns/net"),
             "cgroup": read("/proc/self/cgroup"),
@@ -135,29 +132,26 @@ class Loader:
     def _run(self, spec: str, control: Any) -> None:
         try:
             answer = plugin_calls.run_trial(self._core, spec, control)
-            self._record = answer if isinstance(answer, str) else json.dumps(answer)
+            self._record = as_text(answer)
         except ValueError as error:
             self._record = json.dumps(failed_record("usage", str(error)))
         except BaseException as error:  # the driver is told; a thread that ends silently would not be noticed
             self._record = json.dumps(failed_record("internal", f"{type(error).__name__}: {error}"))
 
     def wait(self, phase: str, seconds: float) -> PhaseReply:
-        """Waits until the trial has come to `phase`; tells where it is.
-
-        That is an earlier phase where the time ran out, a later one, or `ENDED` where the trial has ended
-        otherwise than well.
-        """
+        """Waits until the trial has come to `phase`; tells where it is. That is an earlier phase where the
+        time ran out, a later one, or `ENDED` where the trial has ended otherwise than well."""
         deadline = time.monotonic() + seconds
         while not self._over() and (left := deadline - time.monotonic()) > 0:
             # In slices: a trial that breaks off may never come to a phase.
             if self._control.wait(phase, min(left, 0.25)):
                 break
-        there, tallies = self.phase(), self._control.tallies()
+        phase_reached, tallies = self.phase(), self._control.tallies()
         if (record := self._record) is not None and self._thread is not None:
             # Nearly at its end; then another one may begin.
             self._thread.join(_HANDING_OVER)
         return {
-            "phase": there,
+            "phase": phase_reached,
             "tallies": None if tallies is None else str(tallies),
             "record": record,
         }
@@ -234,8 +228,7 @@ class Loader:
     def probe(self, spec: str) -> str:
         """A limit of this host."""
         self._control = self._core.Control()
-        answer = self._core.probe(spec, self._control)
-        return answer if isinstance(answer, str) else json.dumps(answer)
+        return as_text(self._core.probe(spec, self._control))
 
 
 class LoaderProcess(Process):
@@ -246,15 +239,6 @@ class LoaderProcess(Process):
         self.address = address
         self.identity: Mapping[str, Any] = {}
         super().__init__(name, __name__, within=within)
-
-
-def _address() -> str | None:
-    """The address from which this host would speak to others; None if it has only loopback."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # Nothing is sent: connecting a datagram socket only asks for the route.
-        probe.connect(("192.0.2.1", 9))
-        return str(probe.getsockname()[0])
-    return None
 
 
 def main() -> None:

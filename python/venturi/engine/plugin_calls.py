@@ -29,7 +29,7 @@ _PYARROW = re.compile(r'\. Detail: Python exception: .*File "([^"]+)", line (\d+
 T = TypeVar("T")
 
 
-class _Told(Exception):
+class _PluginError(Exception):
     """Says all that there is to say."""
 
 
@@ -115,7 +115,7 @@ class Calls:
 
     def describe_error(self, error: BaseException) -> str:
         """The line for what was raised, or for what an Arrow stream said."""
-        if isinstance(error, _Told):
+        if isinstance(error, _PluginError):
             return str(error)
         text = str(error)
         found = _PYARROW.search(text)
@@ -130,14 +130,18 @@ class Calls:
         try:
             return call()
         except BaseException as error:  # SystemExit of a plugin must not end the thread without a word
-            _trace("".join(traceback.format_exception(error)))
-            at = place_of_error(error)
-            details = " ".join(str(error).split())
-            text = f"{type(error).__name__}{details and f': {details}'}{at and f' ({at})'}"
-            raise _Told(self._text(what, text)) from None
+            raise self._raised(what, error) from None
 
-    def _wrong(self, what: str, text: str) -> _Told:
-        return _Told(self._text(what, text))
+    def _raised(self, what: str, error: BaseException) -> _PluginError:
+        _trace("".join(traceback.format_exception(error)))
+        at = place_of_error(error)
+        details = " ".join(str(error).split())
+        return _PluginError(
+            self._text(what, f"{type(error).__name__}{details and f': {details}'}{at and f' ({at})'}")
+        )
+
+    def _wrong(self, what: str, text: str) -> _PluginError:
+        return _PluginError(self._text(what, text))
 
     def _text(self, what: str, text: str) -> str:
         text = masked(text)
@@ -157,7 +161,7 @@ class _Sink:
         try:
             self._write(batch)
         except BaseException as error:
-            self._raise("write", error)
+            raise self._calls._raised("write", error) from None
 
     def finish(self) -> tuple[int, int | None]:
         taken = self._calls._called("finish", self._finish)
@@ -171,12 +175,6 @@ class _Sink:
                 "finish", f"answered {taken!r:.100}; it is the number of rows, or (rows, digest)"
             )
         return rows, digest
-
-    def _raise(self, what: str, error: BaseException) -> None:
-        def again() -> None:
-            raise error
-
-        self._calls._called(what, again)
 
 
 def _kind(found: object) -> str:

@@ -22,8 +22,7 @@ from venturi.common import temporary
 from venturi.common.environment import memory_limit
 from venturi.common.errors import DataWarning, ScenarioError, StoreError
 from venturi.common.suffixes import fitting, format_bytes
-from venturi.inputs.expanded import ipc_bytes, parquet_bytes, values_bytes
-from venturi.inputs.points import Columns, arranged, unpacked
+from venturi.inputs.tables import Columns, arranged, ipc_bytes, parquet_bytes, unpacked, values_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -33,8 +33,7 @@ from venturi.engine.spec import FORMAT_VERSION, build_spec
 from venturi.measure.trial_targets import Endpoints, records
 from venturi.netlab.network import filled
 from venturi.plan.cell import Cell
-from venturi.servers.reference import ReferenceServer
-from venturi.servers.starters import SocketServer
+from venturi.servers.reference import ReferenceServer, SocketServer
 from venturi.targets.system import (
     DIALECTS,
     PIPES,

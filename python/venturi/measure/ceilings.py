@@ -134,17 +134,12 @@ def measure(
     note: Note,
     guard: Guard,
     peers: Mapping[str, ServerEnvironments] | None = None,
-    cache: CeilingCache | None = None,
     fresh: bool = False,
 ) -> None:
-    """Probes and stores.
-
-    `cache` None: the user's own, where the executor measures at all. `fresh`: nothing is taken from it.
-    """
-    if cache is None:
-        # Other hosts' limits are not kept: another run may be given other hosts.
-        on_this_host = executor.measures and not executor.elsewhere
-        cache = CeilingCache.of_this_user() if on_this_host else CeilingCache(None, None)
+    """Probes and stores. `fresh`: nothing is taken from the user's cache."""
+    # Other hosts' limits are not kept: another run may be given other hosts.
+    on_this_host = executor.measures and not executor.elsewhere
+    cache = CeilingCache.of_this_user() if on_this_host else CeilingCache(None, None)
     # A resumed run skips probes already done.
     done = {
         (*(line.get(n) for n in IDENTITY), line["repeat"])

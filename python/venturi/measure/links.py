@@ -17,7 +17,7 @@ from venturi.measure.ceiling_probes import Probe, least
 from venturi.netlab import programs
 from venturi.netlab.laboratory import Laboratory, WrongLink
 from venturi.netlab.network import CLIENT, SERVER, address
-from venturi.servers.starters import Placed, Server
+from venturi.servers.reference import Placed, Server
 
 WAYS = {"down": "get", "up": "put"}
 """Ways over a link, from the server down to the client and up, by the operation that goes there."""

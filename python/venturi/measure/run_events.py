@@ -108,6 +108,9 @@ class QuietObserver:
         self.note("warning", f"measured but not stored: {self.head(line)}: {outcome_text(line)}")
         print(line_text({key: value for key, value in line.items() if key != "samples"}), flush=True)
 
+    def close(self) -> None:
+        """Takes away what it has drawn, at the end of a run."""
+
     def note(self, level: str, text: str) -> None:
         if level != "info":
             say(level, text)

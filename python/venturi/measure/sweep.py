@@ -66,7 +66,7 @@ class Sweep:
         for line in lines:
             self._learn(line)
         # Addresses, and cells, that are left out from now on.
-        self._given_up: set[str] = set()
+        self._abandoned: set[str] = set()
         self._seen: set[str] = set()
         self._silent: dict[str, int] = {}
 
@@ -110,7 +110,7 @@ class Sweep:
                 if self._interrupts.requested:
                     result.interrupted = True
                     return result
-                if self.given_up(slot.cell):
+                if self.is_abandoned(slot.cell):
                     total -= 1
                     continue
                 if not self.run_trial(slot, total, result):
@@ -144,9 +144,9 @@ class Sweep:
         self._notice_silence(slot, line, result.trials < total)
         return True
 
-    def given_up(self, cell: Cell) -> bool:
+    def is_abandoned(self, cell: Cell) -> bool:
         """Whether its address answers no more, or the cell asks for something impossible."""
-        return bool({str(cell.parameters["target"]), _way(cell), cell.id} & self._given_up)
+        return bool({str(cell.parameters["target"]), _way(cell), cell.id} & self._abandoned)
 
     def _one(self, slot: Slot) -> dict[str, Any]:
         trial = trial_id(self._name, slot.cell.id, slot.repeat, slot.warmup, self._order)
@@ -231,12 +231,12 @@ class Sweep:
         target = str(slot.cell.parameters["target"])
         error = line["error"] if line["outcome"] == "failed" else None
         if error is not None and error["kind"] == "usage":
-            self._given_up.add(slot.cell.id)
+            self._abandoned.add(slot.cell.id)
             return
         if error is not None and error["kind"] == "unsupported" and _way(slot.cell) not in self._seen:
             # What a server does not offer it will not offer the next trial either; puts may go well where
             # gets do not.
-            self._given_up.add(_way(slot.cell))
+            self._abandoned.add(_way(slot.cell))
             if more:
                 operation = slot.cell.parameters["operation"]
                 self._observer.note(
@@ -255,7 +255,7 @@ class Sweep:
         self._silent[target] = self._silent.get(target, 0) + 1
         if self._silent[target] < (_TRIES_ONCE_SEEN if target in self._seen else _TRIES):
             return
-        self._given_up.add(target)
+        self._abandoned.add(target)
         if more:
             never = "never answered" if error["kind"] == "unreachable" else "let no trial begin"
             how = "answers no more" if target in self._seen else never

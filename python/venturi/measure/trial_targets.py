@@ -23,22 +23,20 @@ from venturi.common.suffixes import SEED_NS, parse_count, parse_duration, parse_
 from venturi.common.texts import Note
 from venturi.engine.executor import run_with_progress
 from venturi.inputs.files import DataStore, Prepared
-from venturi.inputs.points import Columns
+from venturi.inputs.tables import Columns
 from venturi.measure import preflight
 from venturi.measure.run_events import Interrupts
 from venturi.netlab.network import filled
 from venturi.plan.cell import Cell
 from venturi.plan.matrix import cells
 from venturi.plan.rules import link as links
-from venturi.plan.rules import services
-from venturi.plan.rules.stores import METRICS
+from venturi.plan.rules import systems
+from venturi.plan.rules.systems import METRICS
 from venturi.plan.scenario import Scenario
 from venturi.plan.workload import SOURCES
-from venturi.servers import adbc_drivers
-from venturi.servers.local import LocalTargets, duckdb_library
-from venturi.servers.local_store import Settings
+from venturi.servers.local import LocalTargets, Settings, adbc_driver, duckdb_library
 from venturi.servers.program import OWN
-from venturi.servers.starters import Starter
+from venturi.servers.reference import Starter
 from venturi.targets.system import (
     NO_PLACE,
     REFERENCE,
@@ -286,7 +284,7 @@ class Endpoints:
         if self._needs_server and is_time_series(url) and is_ours(url) and "+http" not in url:
             more["http_port"] = self.local.store_http_port(url)
         if is_driver(url):
-            more |= {key: it for key, it in adbc_drivers.found(url).items() if key not in cell.options}
+            more |= {key: it for key, it in adbc_driver(url).items() if key not in cell.options}
             if words_given := cell.options.get("driver_options"):
                 more["driver_options"] = self._filled(words_given)
         if scheme_of(url) == "exec":
@@ -294,7 +292,7 @@ class Endpoints:
             more["command"] = list(OWN) if command is None else self._filled(split_command(command))
         if is_charrow(url):
             served = self._served(cell)
-            query = services.query_text(cell, served.name if served is not None else None)
+            query = systems.query_text(cell, served.name if served is not None else None)
             more |= {"query": query} if query is not None else {}
         return {**cell.options, **more}
 

@@ -24,7 +24,7 @@ from venturi.analysis.models.batch_cost import LEAST
 from venturi.analysis.models.explore import Answer, Search
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
-from venturi.common.texts import Note
+from venturi.common.texts import Note, listed
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings, trial_targets
 from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
@@ -173,8 +173,9 @@ def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) ->
         found = list({repr(p.get(name)): p.get(name) for p in parameters}.values())
         numbers = [v for v in found if isinstance(v, int | float)]
         largest = max(numbers) if len(numbers) == len(found) else found[0]
+        values = listed([wording.value(name, value) for value in found])
         raise ScenarioError(
-            f"a search is for one workload, and {name} has several values: {_few(name, found)}",
+            f"a search is for one workload, and {name} has several values: {values}",
             hint=_choose(name, largest, recorded),
         )
     if not differing:
@@ -189,11 +190,6 @@ def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) ->
         if not any(_same(column, [repr(p.get(other)) for p in parameters]) for other in kept):
             kept.append(name)
     return kept
-
-
-def _few(name: str, values: Sequence[Any]) -> str:
-    shown = [wording.value(name, v) for v in values[:5]]
-    return ", ".join(shown) + (f" and {len(values) - 5} more" if len(values) > 5 else "")
 
 
 def _choose(name: str, value: Any, recorded: bool) -> str:
@@ -280,7 +276,7 @@ def _measure(
         left = budget.left(search.trials, began, before)
         if left is not None and left <= 0:
             return result, "budget"
-        at = search.ask(left, [not sweep.given_up(cell) for cell in cells])
+        at = search.ask(left, [not sweep.is_abandoned(cell) for cell in cells])
         if at is None:
             return result, "settled"
         cell = cells[at]

@@ -20,7 +20,7 @@ from venturi.engine.spec import failed_record
 from venturi.netlab.laboratory import Laboratory, Stopped, WrongLink
 from venturi.netlab.network import CLIENT, SERVER, address
 from venturi.netlab.programs import Halt, Serving
-from venturi.servers.starters import Placed
+from venturi.servers.reference import Placed
 
 _BEGIN_SECONDS = 30.0
 
@@ -46,10 +46,8 @@ class _Ends(Placed):
 
 class LinkExecutor(Executor):
     """Makes the links that specs ask for, and runs what they ask for over them; close it. A spec without a
-    link is of a server beside the client.
-
-    Raises VenturiError if this host has no network namespaces for us.
-    """
+    link is of a server beside the client. Raises VenturiError if this host has no network namespaces for
+    us."""
 
     def __init__(self, beside: bool, loaders: int | None = None) -> None:
         """`beside`: `X://local` is beside the client, and the link leads to `X://remote`; else to both.

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import wait
 from typing import Any
 
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.environment import read
+from venturi.common.errors import UnreachableError
 from venturi.common.links import Link, Rates
 from venturi.common.suffixes import format_duration
 from venturi.common.units import bit_rate
@@ -113,15 +114,13 @@ class WrongLink(Exception):
 
 
 class Laboratory:
-    """Stays until `close`, or until this process ends, whatever ends that.
-
-    Raises VenturiError if it cannot be made on this host, with the reason.
-    """
+    """Stays until `close`, or until this process ends, whatever ends that. Raises VenturiError if it cannot
+    be made on this host, with the reason."""
 
     def __init__(self, loaders: int = 1) -> None:
         """`loaders`: clients, each with a link of its own."""
         _check_host()
-        self._hosts = Hosts(loaders)
+        self.hosts = Hosts(loaders)
         self._root = os.geteuid() == 0
         self._now: Shape | None = None
         self._found: dict[str, Any] = {}
@@ -130,24 +129,23 @@ class Laboratory:
         # Who is not root has power over networks in a user namespace, and over its networks alone.
         user = [] if self._root else ["--user", "--map-current-user", "--keep-caps"]
         self._keeper = Process(
-            *("link", "venturi.netlab.keeper", *self._hosts.ends),
+            *("link", "venturi.netlab.keeper", *self.hosts.ends),
             within=["unshare", *user, "--net", "--"],
             environment={**os.environ, "PATH": _search_path()},
         )
         try:
             self._pids: dict[str, int] = self._order("pids", None, _START_SECONDS)
-            self._ip(self._hosts.made(self._pids))
-            for end in self._hosts.ends:
-                self._ip(self._hosts.placed(end), end)
-            self._run(Shape(Link(), self._hosts).pings(os.getegid()))
+            self._ip(self.hosts.made(self._pids))
+            for end in self.hosts.ends:
+                self._ip(self.hosts.placed(end), end)
+            self._run(Shape(Link(), self.hosts).pings(os.getegid()))
         except BaseException as error:
             complaint = self._complaint() if not self._keeper.running else ""
             self.close()
             if not isinstance(error, OSError | ValueError):
                 raise
-            raise VenturiError(
+            raise UnreachableError(
                 f"--link: no network namespaces can be made here: {complaint or error}",
-                ExitCode.UNREACHABLE,
                 hint=_FOR_ROOT if self._root else _FOR_OTHERS,
             ) from None
 
@@ -159,10 +157,6 @@ class Laboratory:
         beside = f"VENTURI_BESIDE={address(SERVER)}=/proc/{self._pids[SERVER]}/net"
         return ["nsenter", *user, f"--net={namespaces}/net", "--", "env", beside]
 
-    @property
-    def hosts(self) -> Hosts:
-        return self._hosts
-
     def ready(
         self,
         link: Link,
@@ -172,12 +166,9 @@ class Laboratory:
     ) -> dict[str, Any]:
         """Makes each client's path to the server this link, and says what was measured of it: anew where it
         was another one before, or that was long ago. `cross`: percent of its rate that others take from then
-        on; `backplane`: what all clients share.
-
-        Raises WrongLink if it is not as asked, OSError where it cannot be made, and Stopped where `halt`
-        says so meanwhile.
-        """
-        wanted = Shape(link, self._hosts, backplane, cross)
+        on; `backplane`: what all clients share. Raises WrongLink if it is not as asked, OSError where it
+        cannot be made, and Stopped where `halt` says so meanwhile."""
+        wanted = Shape(link, self.hosts, backplane, cross)
         if wanted != self._now:
             self._now = None
             self._make(wanted)
@@ -214,11 +205,11 @@ class Laboratory:
 
     def look(self, link: Link) -> dict[str, Any]:
         """What is measured of the path, which `ready` has made this link. Raises as that does."""
-        return self._looked_at(Shape(link, self._hosts), lambda: False)
+        return self._looked_at(Shape(link, self.hosts), lambda: False)
 
     def _looked_at(self, shape: Shape, halt: Halt) -> dict[str, Any]:
         """Of the first client's path; all have to be as asked."""
-        first, *_ = [self._looked_from(client, shape, halt) for client in self._hosts.clients]
+        first, *_ = [self._looked_from(client, shape, halt) for client in self.hosts.clients]
         return first
 
     def _looked_from(self, client: str, shape: Shape, halt: Halt) -> dict[str, Any]:
@@ -233,18 +224,18 @@ class Laboratory:
                     raise
                 continue
             wrong = list(path_faults(shape.path, found))
-            recorded = path_record(shape.path, found) | {"control": self._control or _own_control()}
+            recorded = path_record(shape.path, found) | {
+                "control": self._control or read("/proc/sys/net/ipv4/tcp_congestion_control")
+            }
             if not wrong:
                 return recorded
-        where = f" from {client}" if self._hosts.loaders > 1 else ""
+        where = f" from {client}" if self.hosts.loaders > 1 else ""
         raise WrongLink(f"the path{where} is not {shape.path.text}: {'; '.join(wrong)}", recorded)
 
     @contextlib.contextmanager
     def held(self, when_gone: Callable[[], None]) -> Iterator[None]:
         """A block in which the link has to stay as it is. `told` is called should the laboratory end within.
-
-        Raises OSError at its end where the laboratory could not keep up, with what it missed.
-        """
+        Raises OSError at its end where the laboratory could not keep up, with what it missed."""
         before = self._passed()
         self._keeper.when_gone = when_gone
         try:
@@ -324,12 +315,11 @@ class Laboratory:
 
 def _check_host() -> None:
     if sys.platform != "linux":
-        raise VenturiError("--link needs Linux, for its network namespaces", ExitCode.UNREACHABLE)
+        raise UnreachableError("--link needs Linux, for its network namespaces")
     for program, package in _PROGRAMS.items():
         if shutil.which(program, path=_search_path()) is None:
-            raise VenturiError(
+            raise UnreachableError(
                 f"--link needs the program {program}, which is not here",
-                ExitCode.UNREACHABLE,
                 hint=f"Debian's package {package} has it",
             )
 
@@ -337,8 +327,3 @@ def _check_host() -> None:
 def _search_path() -> str:
     """Where programs are looked for. Administrators' are not in everybody's PATH."""
     return ":".join([os.environ.get("PATH") or os.defpath, "/usr/local/sbin", "/usr/sbin", "/sbin"])
-
-
-def _own_control() -> str:
-    with open("/proc/sys/net/ipv4/tcp_congestion_control") as file:
-        return file.read().strip()

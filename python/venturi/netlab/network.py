@@ -204,7 +204,6 @@ class Shape:
 
     def control(self) -> Iterator[Order]:
         """For the keeper: TCP's congestion control at all ends; the host's again where the link names none.
-
         That of a route: a namespace's own may only be one that the host allows everybody
         (net.ipv4.tcp_allowed_congestion_control), which CUBIC is not everywhere."""
         chosen = [] if self.link.control is None else ["congctl", self.link.control]

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
 from venturi.common.credentials import command_tells_secret, masked, named, not_set, split_command
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 from venturi.common.processes import children, is_ending
 from venturi.common.texts import Note, listed
 from venturi.netlab import program_supervisor
 from venturi.netlab.laboratory import Laboratory
 from venturi.netlab.network import CLIENT, SERVER, address, filled
-from venturi.servers.starters import Halted
+from venturi.servers.reference import Halted
 
 Halt = Callable[[], bool]
 _READY_SECONDS = 60.0
@@ -30,7 +30,7 @@ _HALT_SECONDS = 0.1
 _GRACE_SECONDS = 3.0
 _END_SECONDS = 15.0
 """More than a guest takes to end what it has started."""
-_MOST_SAID = 300
+_MOST_LETTERS = 300
 
 
 def read(flag: str, text: str) -> list[str]:
@@ -135,7 +135,7 @@ class Serving(_Program):
         """The last line that it has written."""
         self._output.seek(0)
         lines = masked(self._output.read().decode(errors="replace")).strip().splitlines()
-        return lines[-1][:_MOST_SAID] if lines else ""
+        return lines[-1][:_MOST_LETTERS] if lines else ""
 
     def stop(self) -> None:
         super().stop()
@@ -153,10 +153,9 @@ class Serving(_Program):
                 if time.monotonic() > deadline:
                     lacking = _named(ports - listens) or "it"
                     elsewhere = f"; it listens at {_named(listens)}" if listens else ""
-                    raise VenturiError(
+                    raise UnreachableError(
                         f"--server {self._name}: nobody can connect to {lacking} after {_READY_SECONDS:.0f} s"
                         f"{elsewhere}",
-                        ExitCode.UNREACHABLE,
                         hint=f"it has to listen at {{server}}, which is {self.address}, or at all addresses",
                     )
                 if not selector.select(_HALT_SECONDS):
@@ -164,10 +163,9 @@ class Serving(_Program):
                 piece = self._channel.recv(4096).decode()
                 if not piece:
                     status = self._guest.wait()
-                    raise VenturiError(
+                    raise UnreachableError(
                         f"--server {self._name}: ended before anybody could connect to it: "
-                        f"{self.complaint() or f'status {status}'}",
-                        ExitCode.UNREACHABLE,
+                        f"{self.complaint() or f'status {status}'}"
                     )
                 if program_supervisor.LOOPBACK in piece and program_supervisor.LOOPBACK not in text:
                     note("warning", f"{self._name} listens at 127.0.0.1, where nobody comes to over the link")

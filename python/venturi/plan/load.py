@@ -21,7 +21,7 @@ from venturi.common.suffixes import spell_duration, spell_time
 from venturi.plan.layers import Layer, file_layer, merge, place_in, resolve_aliases, table_of
 from venturi.plan.rules import link, options
 from venturi.plan.rules.options import READING, idle
-from venturi.plan.rules.services import names_something
+from venturi.plan.rules.systems import names_something
 from venturi.plan.scenario import MOST_NAME, Scenario, check_addresses, check_secrets, still_zipped
 from venturi.plan.validation import TABLES, check_keys, read_axes, validate
 from venturi.plan.workload import FileData
@@ -184,16 +184,16 @@ def to_toml(scenario: Scenario) -> str:
     return toml_text.dump(tree, "The resolved scenario: defaults, file and flags merged.")
 
 
-def scenario_of(typed: Mapping[str, Any]) -> Scenario:
+def scenario_of(flags: Mapping[str, Any]) -> Scenario:
     """The scenario that the flags, and the file before them, describe. Raises VenturiError."""
-    return load(_layers(typed))
+    return load(_layers(flags))
 
 
-def _layers(typed: Mapping[str, Any]) -> list[Layer]:
-    tree, spelled = layer_tree(typed)
-    if typed.get("reference") is not None:
-        tree["reference"] = typed["reference"]
-    layers = [file_layer(typed["scenario"])] if typed.get("scenario") else []
+def _layers(flags: Mapping[str, Any]) -> list[Layer]:
+    tree, spelled = layer_tree(flags)
+    if flags.get("reference") is not None:
+        tree["reference"] = flags["reference"]
+    layers = [file_layer(flags["scenario"])] if flags.get("scenario") else []
     if not layers:
         tree.setdefault("name", "flags")
         if not set(tree) - {"name", "reference"}:
@@ -203,21 +203,21 @@ def _layers(typed: Mapping[str, Any]) -> list[Layer]:
     return [*layers, Layer("", tree, flags=spelled)]
 
 
-def only_target(typed: Mapping[str, Any]) -> bool:
+def only_target(flags: Mapping[str, Any]) -> bool:
     """Whether it says where to measure, how to log in there, and perhaps how often, but not what."""
-    tree, spelled = layer_tree(typed)
-    target = spelled.get(("target", "url")) == "--target"
+    tree, spelled = layer_tree(flags)
+    typed = spelled.get(("target", "url")) == "--target"
     login = {it.key for it in SETTINGS if it.table == "target" and it.credential}
     alone = set(tree) <= {"target", "run", "hosts"} and set(tree.get("target", ())) - login == {"url"}
-    return not typed.get("scenario") and target and alone
+    return not flags.get("scenario") and typed and alone
 
 
-def layer_tree(typed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:
+def layer_tree(flags: Mapping[str, Any]) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:
     """The tree of a scenario layer, and how each key was spelled on the command line."""
     tree: dict[str, Any] = {}
     spelled: dict[tuple[str, ...], str] = {}
     for it in SETTINGS:
-        value = typed.get(it.keyword)
+        value = flags.get(it.keyword)
         if value is None or value == [] or not it.table:
             continue
         flag = f"--no-{it.flag[2:]}" if value is False else it.flag
@@ -229,11 +229,11 @@ def layer_tree(typed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[tuple[str
             (value,) = value
         tree.setdefault(place[0], {})[place[1]] = value if several is None else several
         spelled[place] = flag
-    for text in typed.get("place") or ():
+    for text in flags.get("place") or ():
         label, url = _pair("--place", text)
         tree.setdefault("places", {})[label] = url
         spelled["places", label] = f"--place {label}"
-    for text in typed.get("set") or ():
+    for text in flags.get("set") or ():
         _set(tree, spelled, text)
     return tree, spelled
 

@@ -15,7 +15,7 @@ from venturi.common.units import plural
 from venturi.plan import layers
 from venturi.plan.cell import Cell
 from venturi.plan.rules import cells as fitting
-from venturi.plan.rules import link, options, services, stores
+from venturi.plan.rules import link, options, systems
 from venturi.plan.settings import Target
 from venturi.plan.workload import (
     OPERATIONS,
@@ -73,7 +73,7 @@ def _check_sizes(scenario: Scenario, found: Sequence[Cell]) -> None:
         ("rows_per_stream", "{rows}", "there are", rows),
         ("bytes_per_stream", "", "there are", ""),
     ):
-        if not options.given_with_address(scenario, "workload", key):
+        if not options.set_with_address(scenario, "workload", key):
             continue
         asks = any(token and token in cell.parameters["target"] for cell in found)
         if not asks and all(servers_batches(cell.parameters) for cell in found):
@@ -182,8 +182,8 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     target = scenario.target.model_copy(
         update={axis: value for axis, value in chosen.items() if axis in Target.model_fields}
     )
-    asks = services.asks_query(target, url)
-    own = services.gets_own(workload, url) or services.names_something(url)
+    asks = systems.asks_query(target, url)
+    own = systems.gets_own(workload, url) or systems.names_something(url)
     if workload.operation == "get" and workload.data == "records" and (asks or own):
         # Made records are asked for by the perf protocol, or by a query of ours; a table's rows are the
         # server's.
@@ -196,7 +196,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     width = 8.0 * workload.columns if records else USAGE_ROW_BYTES if usage else widths.get(label)
     width = POINT_BYTES if ingest else STATES_ROW_BYTES if states else width
     rows, duration = options.amount(workload, width, scenario.over_link)
-    if services.is_file(workload, url):
+    if systems.is_file(workload, url):
         rows = None
     values: Any = workload.values if records else None
     if isinstance(workload.values, list):
@@ -209,8 +209,8 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         "data": label,
         "columns": workload.columns if records else None,
         "values": values,
-        "seed": workload.seed if records or states or usage or stores.is_made(workload) else None,
-        **stores.ingest_parameters(workload),
+        "seed": workload.seed if records or states or usage or systems.is_made(workload) else None,
+        **systems.ingest_parameters(workload),
         "key": workload.key,
         "add": workload.add,
         "working_set": (workload.working_set or WORKING_SET) if usage else None,
@@ -229,7 +229,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         **options.option_parameters(target, workload.operation),
         **_placement(scenario, workload, url, chosen),
     }
-    if stores.is_archive(workload.data):
+    if systems.is_archive(workload.data):
         # Messages are as they were made.
         parameters |= {"messages": None, "digits": None, "generate": None}
     return Cell(parameters, target.options())

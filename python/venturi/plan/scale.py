@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -113,76 +112,57 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
         raise ValueError("must be a number")
     notes: list[str] = []
     workload = scenario.workload
-    batch = min([workload.rows_per_batch, *scenario.axes.get("rows_per_batch", [])])
-    widest = 8 * max([workload.columns, *scenario.axes.get("columns", [])])
-    least = {"rows_per_stream": batch, "bytes_per_stream": batch * widest, "duration": 200_000_000}
-
-    def shrink(size: str, value: int) -> int:
-        if value * factor >= 2**63:
-            raise ValueError(f"{size} {spell(size, value)} becomes too large")
-        return sized.get(size, {}).get(value) or shrink_values([value], factor, least[size])[value]
-
-    def spell(size: str, value: int) -> str:
-        return spell_duration(value) if size == "duration" else format_count(value)
-
     axes = {axis: list(values) for axis, values in scenario.axes.items()}
     if factor < 1:
         groups = axis_groups(scenario)
         axes = thin_axes(axes, groups, [chosen for chosen, _ in chosen_cells(scenario, {})], factor)
         for group in groups:
-            kept, present = len(axes[group[0]]), len(scenario.axes[group[0]])
-            if kept < present:
-                notes.append(f"{' with '.join(group)}: {kept} of {present} points")
-    sized = {
-        size: shrink_values(
-            itertools.chain(axes[size], *(points.get(size, ()) for points in scenario.also)),
-            factor,
-            least[size],
-        )
-        for size in SIZES
-        if size in axes
-    }
+            kept, all_points = len(axes[group[0]]), len(scenario.axes[group[0]])
+            if kept < all_points:
+                notes.append(f"{' with '.join(group)}: {kept} of {all_points} points")
+    batch = min([workload.rows_per_batch, *scenario.axes.get("rows_per_batch", [])])
+    widest = 8 * max([workload.columns, *scenario.axes.get("columns", [])])
+    least = {"rows_per_stream": batch, "bytes_per_stream": batch * widest, "duration": 200_000_000}
+    sizes = {size: axes[size] if size in axes else [getattr(workload, size)] for size in SIZES}
+    sizes = {size: values for size, values in sizes.items() if values != [None]}
+    if not sizes and _all_upserts(scenario):
+        sizes = {"duration": [options.UPSERT_NS]}
+    elif not sizes and _has_own_data(scenario):
+        sizes = {"rows_per_stream": [10_000_000]}
     zipped = {axis for group in scenario.zips for axis in group}
+    scaled: dict[str, dict[int, int]] = {}
     update: dict[str, Any] = {}
-    for size in SIZES:
-        if size in axes:
-            before = axes[size]
-            after = [shrink(size, value) for value in before]
+    for size, before in sizes.items():
+        spell = spell_duration if size == "duration" else format_count
+        values = [*before, *(value for points in scenario.also for value in points.get(size, ()))]
+        if max(values) * factor >= 2**63:
+            raise ValueError(f"{size} {spell(max(values))} becomes too large")
+        scaled[size] = shrink_values(values, factor, least[size])
+        after = [scaled[size][value] for value in before]
+        if size not in axes:
+            update[size] = after[0]
+        else:
             axes[size] = after if size in zipped else list(dict.fromkeys(after))
-            ends = [spell(size, value) for value in (before[0], before[-1], after[0], after[-1])]
-            note = f"{size} {ends[0]}..{ends[1]} became {ends[2]}..{ends[3]}"
-            if any(
-                n > max(min(value, least[size]), round(value * factor))
-                for value, n in zip(before, after, strict=True)
-            ):
-                note += ", the smallest by less, so that they still differ"
-            notes.append(note)
-        elif (value := getattr(workload, size)) is not None:
-            update[size] = shrink(size, value)
-            notes.append(f"{size} {spell(size, value)} became {spell(size, update[size])}")
-    defaulted = not update and not any(size in axes for size in SIZES)
-    if defaulted and _all_upserts(scenario):
-        update["duration"] = shrink("duration", options.UPSERT_NS)
-        notes.append(
-            f"duration {spell_duration(options.UPSERT_NS)} became {spell_duration(update['duration'])}"
-        )
-    elif defaulted and _has_own_data(scenario):
-        update["rows_per_stream"] = shrink("rows_per_stream", 10_000_000)
-        notes.append(f"rows_per_stream 10M became {format_count(update['rows_per_stream'])}")
+        ends = [dict.fromkeys((spell(values[0]), spell(values[-1]))) for values in (before, after)]
+        note = f"{size} {'..'.join(ends[0])} became {'..'.join(ends[1])}"
+        floors = [max(min(value, least[size]), round(value * factor)) for value in before]
+        if len(before) > 1 and any(n > floor for n, floor in zip(after, floors, strict=True)):
+            note += ", the smallest by less, so that they still differ"
+        notes.append(note)
     run = scenario.run
     repeats = min(run.repeats, max(3, round(run.repeats * math.sqrt(factor)))) if factor < 1 else run.repeats
     if repeats != run.repeats:
         notes.append(f"repeats {run.repeats} became {repeats}")
-    scaled = replace(
+    smaller = replace(
         scenario,
         axes=axes,
         also=layers.scale_extra_points(
-            scenario.also, lambda axis, n: shrink(axis, n) if axis in SIZES else n
+            scenario.also, lambda axis, n: scaled[axis][n] if axis in scaled else n
         ),
         workload=workload.model_copy(update=update),
         run=run.model_copy(update={"repeats": repeats}),
     )
-    return scaled, notes
+    return smaller, notes
 
 
 def _all_upserts(scenario: Scenario) -> bool:

@@ -94,7 +94,8 @@ def _cross(value: Any) -> Any:
     return None if value in (None, "none", "null") else parse_percent(value)
 
 
-_hosts = partial(Setting, panel="Several hosts", cell=None)
+_placing = partial(Setting, panel="Several hosts")
+_hosts = partial(_placing, cell=None)
 
 
 class Hosts(Table):
@@ -103,10 +104,9 @@ class Hosts(Table):
 
     link: Annotated[
         Nullable[Annotated[str, BeforeValidator(links.canonical)]],
-        Setting(
+        _placing(
             'Link to the server, made for the run: 1gbit, "200mbit 30ms loss 0.1%", or a name as wifi6. '
             "Several: 100mbit,1gbit.",
-            panel="Several hosts",
             doc=(
                 "a link made for the run between client and server, each in a network namespace of its own: "
                 "see [links](links.md)"
@@ -116,9 +116,8 @@ class Hosts(Table):
     ] = None
     backplane: Annotated[
         Nullable[Annotated[str, BeforeValidator(links.canonical_rate)]],
-        Setting(
+        _placing(
             "Rate that loaders share on their way to the server, as 2gbit; each has --link to there.",
-            panel="Several hosts",
             doc=(
                 "rate of what several loaders share on their way to the server: their switch, or the "
                 "server's link. Each has a `link` of its own to there"
@@ -128,10 +127,9 @@ class Hosts(Table):
     ] = None
     server: Annotated[
         Nullable[Annotated[StrictStr, AfterValidator(storable_command)]],
-        Setting(
+        _placing(
             "With --link: a program that is started at its other end. {server} is where, in --target, "
             "--command, --driver-option.",
-            panel="Several hosts",
             commas="text",
             cell=None,
             doc=(
@@ -144,9 +142,8 @@ class Hosts(Table):
     cross: Annotated[
         float | None,
         BeforeValidator(_cross),
-        Setting(
+        _placing(
             "Share of the link that others use meanwhile, as 30%; none = nobody.",
-            panel="Several hosts",
             doc="share of the link's rate, in percent, that other traffic takes meanwhile, both ways",
             default="none: nobody",
         ),

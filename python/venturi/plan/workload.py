@@ -137,8 +137,9 @@ def _cpus(value: list[int] | None) -> list[int] | None:
     return value
 
 
+_moved = partial(Setting, role="workload")
 _upserts = partial(Setting, panel="Upserts", operations={"upsert": None})
-_series = partial(Setting, panel=SERIES, operations={"ingest": None})
+_series = partial(Setting, panel=SERIES, operations={"ingest": None}, role="workload")
 
 
 class Workload(Table):
@@ -146,7 +147,7 @@ class Workload(Table):
 
     operation: Annotated[
         Literal["get", "put", "upsert", "ingest"],
-        Setting(
+        _moved(
             "get, put, upsert or ingest; get,put for both.",
             foreign=True,
             doc=(
@@ -154,13 +155,12 @@ class Workload(Table):
                 "adds to the row that is there) or `ingest` (it sends points to a store of time series)"
             ),
             default="`upsert` for a database, `ingest` for a store of time series, else `get`",
-            role="workload",
         ),
     ] = "get"
     data: Annotated[
         Literal["records", "states", "usage", "metrics", "archive", "remote"] | FileData,
         BeforeValidator(_data),
-        Setting(
+        _moved(
             "records, states, usage, metrics, archive:DIR, remote, builtin:birdstrikes, or a Parquet, Arrow "
             "or CSV file. Repeatable.",
             form="repeated",
@@ -178,18 +178,17 @@ class Workload(Table):
                 '`"records"`; `"remote"` for a get from a URL with a path, a command or a ticket; `"usage"` '
                 'for an upsert, `"metrics"` for an ingest'
             ),
-            role="workload",
         ),
     ] = "records"
     columns: Annotated[
         Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)],
-        Setting("Columns of int64 in a record; 4 is 32 bytes.", role="workload"),
+        _moved("Columns of int64 in a record; 4 is 32 bytes."),
     ] = 4
     values: Annotated[
         Literal["random", "sequential"] | list[StrictStr],
         BeforeValidator(_values),
         AfterValidator(_named),
-        Setting(
+        _moved(
             "Values of records: random or sequential; of an ingest columns of a file, as a,b.",
             str,
             commas="list",
@@ -199,15 +198,13 @@ class Workload(Table):
                 'values, a metric each: a list, or `"a,b"`. A null makes no point'
             ),
             default="`random`; of a file all others that hold numbers",
-            role="workload",
         ),
     ] = "random"
     seed: Annotated[
         NonNegative,
-        Setting(
+        _moved(
             "Seed of the records' random values.",
             doc="of random values, of the rows of `usage` and of the points of `metrics`",
-            role="workload",
         ),
     ] = 1
     rows_per_batch: Annotated[
@@ -266,23 +263,20 @@ class Workload(Table):
         Nullable[
             Annotated[float, BeforeValidator(_rate), Field(gt=0, le=1_000_000_000, allow_inf_nan=False)]
         ],
-        Setting(
+        _moved(
             "Open loop: batches/s over all streams; none = as fast as it goes.",
             default="none: as fast as it goes",
-            role="workload",
         ),
     ] = None
     verify: Annotated[
         Literal["checksum", "count", "none"],
-        Setting(
-            "checksum, count or none.",
-            doc="`checksum` (of an upsert: keys and sums), `count`, or `none`",
-            role="workload",
+        _moved(
+            "checksum, count or none.", doc="`checksum` (of an upsert: keys and sums), `count`, or `none`"
         ),
     ] = "checksum"
-    include_setup: Annotated[
-        StrictBool, Setting("Count planning and connecting as part of the interval.", role="workload")
-    ] = False
+    include_setup: Annotated[StrictBool, _moved("Count planning and connecting as part of the interval.")] = (
+        False
+    )
     pin: Annotated[
         list[int] | None,
         BeforeValidator(_pin),
@@ -290,7 +284,6 @@ class Workload(Table):
         AfterValidator(_cpus),
         Setting(
             "CPUs for the client's threads: 0,2-3, or node0.",
-            commas="list",
             doc='CPUs for the threads: `[0, 2]`, `"0,2-3"`, or `"node0"` for a NUMA node',
         ),
     ] = None
@@ -298,7 +291,6 @@ class Workload(Table):
         Names,
         _upserts(
             "Columns by which a file's rows meet, as a,b.",
-            commas="list",
             doc=(
                 'columns of a file by which its rows meet: a list, or `"a,b"`. They become the primary '
                 "key, in this order; none may have nulls. The rows of each batch are sorted by it (rows "
@@ -312,7 +304,6 @@ class Workload(Table):
         Names,
         _upserts(
             "Columns that are added up where they meet.",
-            commas="list",
             doc="columns of a file that are added up where rows meet: integers. All others are overwritten",
             role="workload",
         ),
@@ -392,7 +383,6 @@ class Workload(Table):
             cell="tick_ns",
             operations={"ingest": 1_000_000_000},
             default="`1s`",
-            role="workload",
         ),
     ] = None
     start: Annotated[
@@ -401,7 +391,6 @@ class Workload(Table):
             "Time of the first point: a date, a time (UTC), or now.",
             cell="start_unix_ns",
             default="2017-01-01 for a store that the run starts, else when the run began",
-            role="workload",
         ),
     ] = None
     time: Annotated[
@@ -413,21 +402,18 @@ class Workload(Table):
                 " in s, ms, µs or ns, by its size"
             ),
             default="the only column of times",
-            role="workload",
         ),
     ] = None
     tags: Annotated[
         Names,
         _series(
             "Columns of a file that name a series, as a,b.",
-            commas="list",
             default="none: the one tag is then `source`, the file's metric",
-            role="workload",
         ),
     ] = None
-    metric: Annotated[
-        Nullable[StrictStr], _series("What stands before the columns' names in metrics.", role="workload")
-    ] = None
+    metric: Annotated[Nullable[StrictStr], _series("What stands before the columns' names in metrics.")] = (
+        None
+    )
 
 
 _WORKLOAD = {name: setting_of(field) for name, field in Workload.model_fields.items()}

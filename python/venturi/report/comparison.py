@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from venturi.analysis import wording
-from venturi.analysis.cells.figures import numeric
+from venturi.analysis.cells.figures import grouped, numeric
 from venturi.analysis.cells.machines import Fact, in_words
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.compare.runs import Comparison, Row
@@ -170,16 +170,12 @@ def _duration(seconds: float) -> str:
 
 def remarks(found: Comparison) -> list[str]:
     """What a cell's verdict needs to be read rightly; the same remark on many cells only once."""
-    by_reason: dict[str, list[str]] = {}
-    for row in found.rows:
-        if row.reason:
-            by_reason.setdefault(row.reason, []).append(name(found, row))
-    return [
-        f"{names[0]}: {reason}"
-        if len(names) == 1
-        else f"{plural(len(names), 'cell')} ({names[0]}, ...): {reason}"
-        for reason, names in by_reason.items()
-    ]
+    out = []
+    for reason, rows in grouped((row for row in found.rows if row.reason), lambda row: row.reason).items():
+        first = name(found, rows[0])
+        cells = first if len(rows) == 1 else f"{plural(len(rows), 'cell')} ({first}, ...)"
+        out.append(f"{cells}: {reason}")
+    return out
 
 
 def unmatched(found: Comparison) -> list[str]:

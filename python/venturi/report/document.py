@@ -14,13 +14,6 @@ from typing import Any, Literal
 from venturi.analysis import wording
 from venturi.common.units import MISSING, Quantity, pick_unit
 
-__all__ = [
-    "ALL",
-    *("Block", "Bullets", "Column", "Document", "Item", "Lines", "Section", "Sentence", "Style", "Table"),
-    *("Terms", "Text", "begun", "fields", "filled_columns", "finite", "intervals", "numbers", "plain"),
-    *("sentence", "settings", "without_notes"),
-]
-
 Style = Literal["", "strong", "quiet", "bad", "good", "alert"]
 Sentence = str | Sequence[tuple[str, bool]]
 """A text, or its parts, each with whether it is a command."""

@@ -22,8 +22,6 @@ from venturi.common.errors import VenturiError
 from venturi.measure.machine_cache import Kept, directory
 from venturi.report.figures.figure import LIGHT, Figure, Panel, Series
 
-__all__ = ["Drawing", "height", "legend_key", "panel", "script", "stack"]
-
 Spec = dict[str, Any]
 Looks = dict[str, Spec]
 Colour = Callable[[str], str]

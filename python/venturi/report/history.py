@@ -36,18 +36,19 @@ def change(one: Series, found: Change) -> str:
 
 
 def changes(one: Series) -> list[str]:
-    """The newest first; how many more there are. Where there is none, whether one could have been seen."""
+    """The newest first; how many more there are; runs of other machines. Without any, whether one could have
+    been seen."""
     texts = [change(one, found) for found in reversed(one.changes)]
+    few = sum(p.value.known for p in one.points) < FEW
     if not texts:
-        few = sum(p.value.known for p in one.points) < FEW
-        return [f"no change of the level seen{f'; fewer than {FEW} runs are too few to tell' if few else ''}"]
-    more = len(texts) - MOST_CHANGES
-    return texts if more <= 0 else [*texts[:MOST_CHANGES], f"and {plural(more, 'older change')}"]
-
-
-def elsewhere(one: Series) -> list[str]:
-    """That other machines have this cell too."""
-    return [f"{plural(one.elsewhere, 'run')} of other machines not counted"] if one.elsewhere else []
+        texts = [
+            "no change of the level seen" + (f"; fewer than {FEW} runs are too few to tell" if few else "")
+        ]
+    if (more := len(texts) - MOST_CHANGES) > 0:
+        texts = [*texts[:MOST_CHANGES], f"and {plural(more, 'older change')}"]
+    if one.elsewhere:
+        texts.append(f"{plural(one.elsewhere, 'run')} of other machines not counted")
+    return texts
 
 
 def document(found: Sequence[Series]) -> Document:
@@ -58,7 +59,7 @@ def document(found: Sequence[Series]) -> Document:
         last = f"; last {newest.value}" if newest else "; no trial succeeded"
         title = f"{name(one, found)}: {plural(len(one.points), 'run')}{last}"
         rows = [_table(one)] if len(found) == 1 else []
-        blocks.append(Section(title, [Bullets([*changes(one), *elsewhere(one)]), *rows]))
+        blocks.append(Section(title, [Bullets(changes(one)), *rows]))
     return Document("History", blocks)
 
 
@@ -68,14 +69,13 @@ def _table(one: Series) -> Table:
     starts = {found.at for found in one.changes}
     runs = [f"{p.run}{' <- change' if i in starts else ''}" for i, p in enumerate(points)]
     dates = [f"{p.started:%Y-%m-%d %H:%M}" if p.started else MISSING for p in points]
-    return Table(
-        [
-            Column("started", "", dates, text=True),
-            Column(unit, "", [p.value.number(unit) for p in points]),
-            Column("interval", "", [p.value.margin(unit) for p in points]),
-            Column("run", "", [wording.plain(run) for run in runs], text=True, folds=True),
-        ]
-    )
+    columns = [
+        Column("started", "", dates, text=True),
+        Column(unit, "", [p.value.number(unit) for p in points]),
+        Column("interval", "", [p.value.margin(unit) for p in points]),
+        Column("run", "", [wording.plain(run) for run in runs], text=True, folds=True),
+    ]
+    return Table(columns)
 
 
 def machine(found: Sequence[Series]) -> list[dict[str, Any]]:
@@ -137,29 +137,22 @@ def _picture(one: Series, among: Sequence[Series]) -> Picture:
     points = [(i, p) for i, p in enumerate(one.points) if p.value.value is not None]
     unit = pick_unit(one.metric.unit, [p.value.value for _, p in points])
     factor = FACTORS[unit][1]
-    ends = [
-        v / factor for _, p in points for v in (p.value.value, p.value.low, p.value.high) if v is not None
-    ]
+    ends = [v for _, p in points for v in (p.value.value, p.value.low, p.value.high) if v is not None]
     # From zero on: half the height is half the rate.
-    highest = max(ends, default=1.0) * 1.05 or 1.0
+    highest = max(ends, default=factor) / factor * 1.05 or 1.0
     step = (WIDTH - LEFT - 20) / max(len(one.points) - 1, 1)
 
     def height(value: float | None) -> float:
         return round(HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value or 0.0) / factor / highest, 1)
 
     starts = {change.at for change in one.changes}
-    marks = [
-        Mark(
-            round(LEFT + 10 + step * i, 1),
-            height(p.value.value),
-            height(p.value.value if p.value.low is None else p.value.low),
-            height(p.value.value if p.value.high is None else p.value.high),
-            f"{wording.plain(p.run)}: {p.value}",
-            i in starts,
-        )
-        for i, p in points
-    ]
+    marks = []
+    for i, p in points:
+        value, low, high = p.value.value, p.value.low, p.value.high
+        y, bottom, top = map(height, (value, value if low is None else low, value if high is None else high))
+        text = f"{wording.plain(p.run)}: {p.value}"
+        marks.append(Mark(round(LEFT + 10 + step * i, 1), y, bottom, top, text, i in starts))
     ticks = [(height(share * highest * factor), f"{share * highest:,.4g}") for share in (0.0, 0.5, 1.0)]
     dates = [f"{p.started:%Y-%m-%d}" if p.started else "" for p in (one.points[0], one.points[-1])]
     title = f"{name(one, among)}: {one.metric.title}, {unit}"
-    return Picture(title, [*changes(one), *elsewhere(one)], marks, ticks, *dates)
+    return Picture(title, changes(one), marks, ticks, *dates)

@@ -4,13 +4,13 @@ over streams; efficiency over hosts, and what each loader of a cell did."""
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from venturi.analysis import wording
 from venturi.analysis.advice.stragglers import Straggler, describe
 from venturi.analysis.cells import hosts
-from venturi.analysis.cells.figures import ENDS
+from venturi.analysis.cells.figures import ENDS, grouped
 from venturi.analysis.cells.hosts import Host, Row, Scaled
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.compare.runs import Comparison, Side, compare_by
@@ -36,11 +36,6 @@ from venturi.report.document import (
 from venturi.report.figures.models import convergence_name
 from venturi.report.summary import name_of, setting
 from venturi.targets.system import scheme_of
-
-__all__ = [
-    *("MOST", "chosen", "columns", "efficiency", "evenness", "few", "headline", "host_sections", "loaders"),
-    *("marks", "place_sections"),
-]
 
 MOST = 12
 """Loaders that a terminal shows of one cell."""
@@ -85,11 +80,8 @@ def _section(title: str, shown: Shown, note: str) -> Section | None:
 
 def _by_operation(rows: Sequence[Any]) -> list[tuple[str, list[Any]]]:
     """The rows of each operation, with its name if there are several."""
-    operations = list(dict.fromkeys(row.operation for row in rows))
-    return [
-        (wording.plain(one) if len(operations) > 1 else "", [row for row in rows if row.operation == one])
-        for one in operations
-    ]
+    groups = grouped(rows, lambda row: row.operation)
+    return [(wording.plain(name) if len(groups) > 1 else "", own) for name, own in groups.items()]
 
 
 def _scaled(found: Sequence[Scaled]) -> list[Column]:
@@ -180,6 +172,7 @@ def marks(behind: Sequence[Straggler]) -> list[str]:
 def columns(cell: Cell, found: Sequence[Host], behind: Sequence[Straggler] = ()) -> list[Column]:
     """A row a loader, with a mark where it is a straggler."""
     marked = {name for one in behind for name in one.names}
+    names = [wording.plain(host.name) + (f" {_MARK}" if host.name in marked else "") for host in found]
     counted = f"{cell.noun}s"
     speeds = [Quantity(host.rate, unit=f"{counted}/s" if cell.in_rows else "B/s") for host in found]
     rows = [Quantity(host.rows, unit=counted) for host in found]
@@ -187,7 +180,7 @@ def columns(cell: Cell, found: Sequence[Host], behind: Sequence[Straggler] = ())
     # A clock's offset and its error compare, so they have one unit.
     unit = pick_unit("ns", [max([*(abs(h.offset_ns) for h in found), *(h.uncertainty_ns for h in found)])])
     out = [
-        Column("loader", "", [_loader_name(host, marked) for host in found], 0, text=True),
+        Column("loader", "", names, 0, text=True),
         Column("address", "", [wording.plain(host.address or MISSING, 46) for host in found], 3, text=True),
         Column("host", "", [wording.plain(host.node or MISSING, 30) for host in found], 5, text=True),
         Column("streams", "", [f"{host.streams}" for host in found], 1),
@@ -203,10 +196,6 @@ def columns(cell: Cell, found: Sequence[Host], behind: Sequence[Straggler] = ())
         moved = [Quantity(host.payload_bytes, unit="B") for host in found]
         out.insert(5, numbers("payload", moved, 4))
     return filled_columns(out)
-
-
-def _loader_name(host: Host, marked: Container[str]) -> str:
-    return wording.plain(host.name) + (f" {_MARK}" if host.name in marked else "")
 
 
 def _clock(host: Host, unit: str) -> str:
@@ -378,13 +367,10 @@ def _splits(one: Convergence) -> list[Column]:
 
 
 def _tends(one: Convergence) -> str:
-    reasons: dict[str, list[int]] = {}
-    for split in one.splits:
-        if split.refused:
-            reasons.setdefault(split.refused, []).append(split.streams)
-    refused = [
-        f"{listed(map(str, n))} stream{'' if n == [1] else 's'}: {reason}" for reason, n in reasons.items()
-    ]
+    refused = []
+    for reason, splits in grouped((s for s in one.splits if s.refused), lambda split: split.refused).items():
+        counts = [split.streams for split in splits]
+        refused.append(f"{listed(map(str, counts))} stream{'' if counts == [1] else 's'}: {reason}")
     if one.limit is None:
         return "; ".join([f"no limit predicted: {one.refused}", *refused])
     limit = one.limit

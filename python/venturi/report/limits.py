@@ -29,11 +29,6 @@ from venturi.report.document import (
 if TYPE_CHECKING:
     from venturi.measure.links import Looked
 
-__all__ = [
-    *("document", "every_column", "link_document", "links_machine", "machine", "packed", "presets"),
-    "presets_machine",
-]
-
 
 def machine(
     found: Sequence[Limit],
@@ -117,14 +112,11 @@ def document(found: Sequence[Limit], last: Sequence[Narrowest], codecs: Sequence
     """A row per limit, what each kind means, the narrowest of each path, and where codecs pay."""
     shown = [limit for limit in found if not limit.moot]
     moot = [f"{limit.title} ({limit.moot})" for limit in found if limit.moot]
-    blocks: list[Block] = [
-        Table(columns(shown)),
-        Terms(list(dict.fromkeys((limit.family, limit.meaning) for limit in shown))),
-    ]
+    meanings = dict.fromkeys((limit.family, limit.meaning) for limit in shown)
+    blocks: list[Block] = [Table(columns(shown)), Terms(list(meanings))]
     if moot:
         blocks.append(Text(f"not limits here: {'; '.join(moot)}", "quiet"))
-    texts = (*(narrow.text for narrow in last), *packed(codecs))
-    blocks.append(Bullets(texts))
+    blocks.append(Bullets([*(narrow.text for narrow in last), *packed(codecs)]))
     return Document("Limits", blocks if found else [])
 
 

@@ -21,8 +21,6 @@ from venturi.report.document import (
     sentence,
 )
 
-__all__ = ["text"]
-
 
 def text(document: Document, level: int = 1) -> str:
     """A document; its title is a heading of this level."""

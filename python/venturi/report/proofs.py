@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from venturi.analysis.cells.figures import grouped
 from venturi.analysis.cells.machines import proof, unproven
 from venturi.common.units import LADDERS, MISSING, Quantity, percent, plural
 from venturi.measure.prove.outcome import Check, CheckKind, Outcome, Proof, ProofName, Reason
-
-__all__ = ["headline", "lines", "verdict"]
 
 TITLES = {
     ProofName.RATE: "known rate",
@@ -122,13 +121,9 @@ def _below(one: Proof, most: int) -> list[str]:
     details = [_detail(check) for check in wrong[:most]]
     if len(wrong) > most:
         details.append(f"{len(wrong) - most} more; --format json has all")
-    reasons: dict[Reason, list[str]] = {}
-    for part, reason in one.missing:
-        reasons.setdefault(reason, []).append(part)
-    details += [
-        f"left out ({', '.join(dict.fromkeys(parts))}): {REASONS[reason]}"
-        for reason, parts in reasons.items()
-    ]
+    for reason, missing in grouped(one.missing, lambda pair: pair[1]).items():
+        parts = ", ".join(dict.fromkeys(part for part, _ in missing))
+        details.append(f"left out ({parts}): {REASONS[reason]}")
     return details
 
 

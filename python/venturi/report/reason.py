@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from venturi.analysis import wording
+from venturi.analysis.cells.figures import grouped
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.models import fit_words
 from venturi.analysis.models.batch_cost import BatchCost
@@ -32,7 +33,7 @@ class Group:
     title: str
     kind: str
     flagged: bool
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[Cell]
 
 
 def column(results: Results, cells: Sequence[Cell]) -> list[str]:
@@ -50,20 +51,18 @@ def title(verdict: Verdict) -> str:
 
 def groups(results: Results) -> list[Group]:
     """The verdicts of a run by title: flagged ones first, then the most frequent."""
-    found: dict[tuple[str, str, bool], Group] = {}
-    for cell in results.cells:
-        verdict = results.verdicts.get(cell.name)
-        if verdict is not None:
-            key = (verdict.title, verdict.kind, verdict.flagged)
-            found.setdefault(key, Group(*key)).cells.append(cell)
-    return sorted(found.values(), key=lambda g: (not g.flagged, g.kind == "unknown", -len(g.cells)))
+    judged = ((cell, v) for cell in results.cells if (v := results.verdicts.get(cell.name)) is not None)
+    alike = grouped(judged, lambda pair: (pair[1].title, pair[1].kind, pair[1].flagged))
+    found = [Group(title, kind, flag, [cell for cell, _ in of]) for (title, kind, flag), of in alike.items()]
+    return sorted(found, key=lambda g: (not g.flagged, g.kind == "unknown", -len(g.cells)))
 
 
 def spread(results: Results) -> str:
     """How many cells have which verdict: `cores in 12 cells, server: encode in 3`. Empty without cells."""
-    parts = [f"{g.title} in {len(g.cells):,}" for g in groups(results)]
+    found = groups(results)
+    parts = [f"{g.title} in {len(g.cells):,}" for g in found]
     if len(parts) > 6:
-        parts = [*parts[:5], f"others in {sum(len(g.cells) for g in groups(results)[5:]):,}"]
+        parts = [*parts[:5], f"others in {sum(len(g.cells) for g in found[5:]):,}"]
     return f"verdicts: {', '.join(parts)} of {len(results.cells):,} cells" if parts else ""
 
 
@@ -190,10 +189,8 @@ def fits(
         texts = [f"{fit_words.head(one)}: {fit_words.size_sentence(one)}" for one in sizes]
         out.append(Section(fit_words.SIZES, [Bullets(texts)]))
     if costs:
-        texts = [
-            f"{one.operation}{', ' + fit_words.setting(one.where) if one.where else ''}: {one.sentence}"
-            for one in costs
-        ]
+        names = (", ".join(filter(None, (one.operation, fit_words.setting(one.where)))) for one in costs)
+        texts = [f"{name}: {one.sentence}" for name, one in zip(names, costs, strict=True)]
         out.append(Section(fit_words.COSTS, [Bullets(texts)]))
     return out
 

@@ -56,7 +56,9 @@ def columns(
     if every and cells:
         out.append(numbers("steady", [c.steady for c in cells], 6))
     if measure != "rows":
-        out.append(_short_unit(numbers("rows", [c.rows for c in cells], 5)))
+        rows = numbers("rows", [c.rows for c in cells], 5)
+        # `Mrows/s` under the head "rows" says it twice: `M/s`.
+        out.append(replace(rows, unit=rows.unit.replace("rows", "")))
     latencies = {p: [c.latency.get(p, Quantity(None, unit="ns")) for c in cells] for p in (50.0, 99.0, 100.0)}
     # One unit for the median and the tail, so that they compare at a glance.
     telling = latencies[50.0] if any(q.known for q in latencies[50.0]) else latencies[100.0]
@@ -170,11 +172,6 @@ def cores(cell: Cell, both: bool) -> str:
     quantities = [cell.cpu[end] for end in (ENDS if both else ("client",))]
     parts = [f"{q.value:.1f}" if q.value is not None else MISSING for q in quantities]
     return "+".join(parts) if set(parts) != {MISSING} else MISSING
-
-
-def _short_unit(column: Column) -> Column:
-    """`Mrows/s` under the head "rows" says it twice: `M/s`."""
-    return replace(column, unit=column.unit.replace(column.head, ""))
 
 
 def fastest(cells: Sequence[Cell]) -> str:

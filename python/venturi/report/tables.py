@@ -30,7 +30,7 @@ from urllib.parse import quote, urlsplit
 
 from venturi.analysis import wording
 from venturi.analysis.cells import cell_table, hosts, writes
-from venturi.analysis.cells.figures import get, is_good, numeric, per_second
+from venturi.analysis.cells.figures import ENDS, get, is_good, numeric, per_second
 from venturi.analysis.cells.machines import proof, unproven
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results, middle_trial
@@ -66,12 +66,8 @@ def _places(results: Results) -> Iterable[Row]:
                 **_margins("local_per_second", pair.local.main),
                 **_margins("remote_per_second", pair.remote.main),
                 **_margins("ratio", pair.ratio),
-                **{
-                    f"{side}_{end}_cores": cell.cpu[end].value
-                    for side, cell in sides.items()
-                    for end in ("client", "server")
-                },
-                **{f"{end}_cpu_cost_ratio": pair.cost(end).value for end in ("client", "server")},
+                **{f"{side}_{end}_cores": c.cpu[end].value for side, c in sides.items() for end in ENDS},
+                **{f"{end}_cpu_cost_ratio": pair.cost(end).value for end in ENDS},
                 **{f"{side}_verdict": v.title if v is not None else None for side, v in verdicts.items()},
             }
 
@@ -119,22 +115,15 @@ def _convergence(results: Results) -> Iterable[Row]:
 def _flows(results: Results) -> Iterable[Row]:
     """One row a way from a sender to a receiver, of every cell with several ends on a side."""
     for cell in results.cells:
-        found = hosts.payload_flows(cell)
-        for flow in found.flows if found is not None else ():
-            yield {
-                "cell": cell.name,
-                "sender": flow.sender,
-                "receiver": flow.receiver,
-                "payload_bytes": flow.payload_bytes,
-                "share": flow.payload_bytes / found.total if found is not None and found.total else None,
-            }
+        if (found := hosts.payload_flows(cell)) is None:
+            continue
+        for flow in found.flows:
+            share = flow.payload_bytes / found.total if found.total else None
+            yield {"cell": cell.name, **fields(flow, "sender", "receiver", "payload_bytes"), "share": share}
 
 
 _MAKERS: dict[str, Callable[[Results], Iterable[Row]]] = {
-    "places": _places,
-    "efficiency": _efficiency,
-    "convergence": _convergence,
-    "flows": _flows,
+    **{"places": _places, "efficiency": _efficiency, "convergence": _convergence, "flows": _flows}
 }
 DERIVED = tuple(_MAKERS)
 
@@ -161,8 +150,7 @@ def table(results: Results, name: str) -> pa.Table:
         import pyarrow as pa
 
         return pa.Table.from_pylist(derived(results, name))
-    found: pa.Table = getattr(results.directory, name)()
-    return found
+    return results.directory.table(name)
 
 
 def with_verdicts(results: Results) -> pa.Table:
@@ -173,11 +161,10 @@ def with_verdicts(results: Results) -> pa.Table:
     found = cell_table.table(results.cells)
     judged = [results.verdicts.get(c.name) for c in results.cells]
     for field in ("kind", "cause", "end", "stage", "title", "confidence", "sentence"):
-        found_of = [None if v is None else getattr(v, field) for v in judged]
-        texts = [None if text is None else str(text) for text in found_of]
-        found = found.append_column(
-            "verdict" if field == "title" else f"verdict_{field}", pa.array(texts, pa.string())
-        )
+        values = [None if v is None else getattr(v, field) for v in judged]
+        texts = [None if value is None else str(value) for value in values]
+        name = "verdict" if field == "title" else f"verdict_{field}"
+        found = found.append_column(name, pa.array(texts, pa.string()))
     flags = [None if v is None else v.flagged for v in judged]
     found = found.append_column("verdict_flagged", pa.array(flags, pa.bool_()))
     if proof(results.environment) is None:
@@ -201,21 +188,25 @@ def write(results: Results, folder: Path, kind: str) -> list[Path]:
 
     Raises `OSError` where a file cannot be written. `cells` and `trials` are written even when empty.
     """
-    import pyarrow.parquet as pq
-
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name in TABLES:
         found = table(results, name)
         if found.num_rows == 0 and name not in ("cells", "trials"):
             continue
-        path = folder / f"{name}.{kind}"
-        if kind == "csv":
-            path.write_text(text(found), encoding="utf-8")
-        else:
-            pq.write_table(found, path)
-        written.append(path)
+        written.append(folder / f"{name}.{kind}")
+        write_table(found, written[-1])
     return written
+
+
+def write_table(found: pa.Table, path: Path) -> None:
+    """As CSV or Parquet, by the ending."""
+    import pyarrow.parquet as pq
+
+    if path.suffix == ".csv":
+        path.write_text(text(found), encoding="utf-8")
+    else:
+        pq.write_table(found, path)
 
 
 def machine(results: Results) -> dict[str, Any]:
@@ -338,10 +329,6 @@ def upsert_benchmark(results: Results) -> str:
     return "\n".join(blocks)
 
 
-def _word(value: object) -> str:
-    return f"{value:.0f}" if isinstance(value, float) else wording.plain(value)
-
-
 def block(cell: Cell) -> str:
     """One cell: a heading that says which trial this is, and its lines; latencies where there are any."""
     trial = middle_trial(cell)
@@ -350,7 +337,8 @@ def block(cell: Cell) -> str:
     facts |= {n: v for n in _NAMED if (v := cell.parameters.get(n)) is not None}
     if interval := numeric(trial, "times", "interval_ns"):
         facts["interval_ns"] = interval
-    settings = " ".join(f"{name}={_word(value)}" for name, value in facts.items())
+    texts = {n: f"{v:.0f}" if isinstance(v, float) else wording.plain(v) for n, v in facts.items()}
+    settings = " ".join(f"{name}={text}" for name, text in texts.items())
     repeat = trial.get("repeat")
     # Of an even number there is no trial in the middle.
     middle = "the median" if cell.good % 2 else "the lower of the middle two"

@@ -29,8 +29,6 @@ from venturi.report.document import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["choose", "fit", "text", "wrap", "write"]
-
 GAP = 2
 """Spaces between columns."""
 MOST_ROWS = 60

@@ -76,31 +76,22 @@ def sentences(tuned: Tuned, unit: str = "B/s") -> list[str]:
     if found is None:
         return ["no trial succeeded, so no setting can be named"]
     times = tuned.search.count(found.best)
-    out = [
-        f"best found: {setting(tuned.candidates[found.best], tuned.names)}: {speed(found, unit)} "
-        f"({plural(times, 'trial')} of it)"
-    ]
-    ended = {
-        "budget": "the budget is used up",
-        "settled": "no further trial is worth its time",
-        "interrupted": "interrupted",
-    }[tuned.reason]
+    best = setting(tuned.candidates[found.best], tuned.names)
+    out = [f"best found: {best}: {speed(found, unit)} ({plural(times, 'trial')} of it)"]
+    ends = {"budget": "the budget is used up", "settled": "no further trial is worth its time"}
+    ended = ends.get(tuned.reason, tuned.reason)
     out.append(f"{found.tried} of {len(tuned.candidates)} settings tried in {tuned.trials} trials; {ended}")
     if math.isfinite(found.headroom):
-        out.append(
-            "no other setting is expected to be faster (95 %)"
-            if found.headroom < LEAST_HEADROOM
-            else f"{_beaten(found)}: {_how(tuned)}"
-        )
+        more = found.headroom >= LEAST_HEADROOM
+        expected = "no other setting is expected to be faster (95 %)"
+        out.append(f"{_beaten(found)}: {_how(tuned)}" if more else expected)
     return out
 
 
 def _how(tuned: Tuned) -> str:
     """How to narrow that down."""
     if tuned.reason == "settled":
-        return (
-            "repeats scatter too much for this search to tell" if tuned.run else "the run has no more to tell"
-        )
+        return "repeats scatter too much for this search" if tuned.run else "the run has no more trials"
     if tuned.run is None:
         return "more --trials tell"
     return f"venturi tune --resume {tuned.run.path} --trials {2 * tuned.trials}"

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from venturi.common import temporary
 from venturi.common.credentials import INSTEAD, command_tells_secret, filled
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 from venturi.servers.throwaway import network
 from venturi.servers.throwaway.guarded import Guarded
 
@@ -62,9 +62,8 @@ class Commanded:
         with contextlib.ExitStack() as ends:
             port = self._port or network.free_port(HOST)
             if self._port is not None and _answers(port):
-                raise VenturiError(
+                raise UnreachableError(
                     f"{self._command}: something else listens on port {port}, which this run had before",
-                    ExitCode.UNREACHABLE,
                     hint=f"end it: ss -ltnp 'sport = :{port}'",
                 )
             held = temporary.make("server")
@@ -77,10 +76,8 @@ class Commanded:
                 guarded.serve(words, log, signal.SIGTERM, _GRACE_SECONDS, os.environ, Path.cwd())
                 self._wait(guarded, port)
             except OSError as error:
-                said = _last_words(log) or str(error)
-                raise VenturiError(
-                    f"{self._command}: does not listen on port {port}: {said}", ExitCode.UNREACHABLE
-                ) from None
+                reason = _last_words(log) or str(error)
+                raise UnreachableError(f"{self._command}: does not listen on port {port}: {reason}") from None
             except ValueError as error:
                 raise VenturiError(f"{self._command}: {error}") from None
             self._ends = ends.pop_all()

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from venturi.common import temporary
 from venturi.common.credentials import split_command
 from venturi.common.environment import ServerEnvironments, describe_host
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
-from venturi.servers.local_store import LocalStore, Settings
-from venturi.servers.starters import Ends, Halted, Placed, Server, SocketServer, Starter, here
+from venturi.servers.reference import Ends, Halted, Placed, Server, SocketServer, Starter, start_local
 from venturi.targets.system import (
     REFERENCE,
     SERVERS,
@@ -60,7 +61,7 @@ class LocalTargets:
 
     def __init__(self, note: Note, starter: Starter | None = None) -> None:
         self._note = note
-        self._starter: Starter = starter or here
+        self._starter: Starter = starter or start_local
         self._wanted: list[_Wanted | str] = []
         """A text is the command of a program of somebody else's."""
         self._servers: dict[_Wanted | str, Server] = {}
@@ -98,9 +99,9 @@ class LocalTargets:
         if scheme in REFERENCE:
             # Mostly without tables: before its clock starts, a trial gives the server what it will get.
             ready = self._tables if scheme == "charrow" else {}
-            given = [word for name, path in ready.items() for word in ("--ready", f"{name}={path}")]
+            options = [word for name, path in ready.items() for word in ("--ready", f"{name}={path}")]
             kind = REFERENCE[scheme]
-            return SocketServer(*given, kind=kind).start() if unix else self._starter(kind, given, remote)
+            return SocketServer(*options, kind=kind).start() if unix else self._starter(kind, options, remote)
         if isinstance(self._starter, Placed):
             return self._starter(SERVERS[scheme], (), remote)
         from venturi.servers import throwaway
@@ -134,8 +135,8 @@ class LocalTargets:
         server = self._servers.get(wanted)
         if server is None or server.running:
             return None
-        said = server.complaint()
-        return f"{_name(wanted)} died{': ' + said if said else ''}"
+        complaint = server.complaint()
+        return f"{_name(wanted)} died{': ' + complaint if complaint else ''}"
 
     def url(self, url: str) -> str:
         """The real address behind `X://local` or `X://remote`; others as they are."""
@@ -189,8 +190,8 @@ class LocalTargets:
 
     def reference_url(self, url: str) -> str | None:
         """The URL of a reference server of ours where this address is, if one runs there."""
-        there = [_Wanted(scheme, is_remote(url), is_unix(url)) for scheme in REFERENCE]
-        return next((one.url(self._servers[one]) for one in there if one in self._servers), None)
+        possible = [_Wanted(scheme, is_remote(url), is_unix(url)) for scheme in REFERENCE]
+        return next((one.url(self._servers[one]) for one in possible if one in self._servers), None)
 
     def _hello(self, url: str) -> dict[str, Any]:
         store = self._store(url)
@@ -256,3 +257,119 @@ def duckdb_library() -> str:
         "duckdb:// needs DuckDB's library, and the Python package duckdb has none here",
         hint="install it again: pip install --force-reinstall duckdb",
     )
+
+
+_SERVED = {
+    "akumuli": "resp",
+    "akumuli+udp": "udp",
+    "opentsdb": "opentsdb",
+    "influx": "influx",
+    "influx+http": "http",
+}
+"""Which of the store's addresses speaks for a URL."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a trial asks of the store: how durable, and how many threads read (None: its own choice)."""
+
+    durable: str = "os"
+    pool: int | None = None
+    udp: bool = False
+
+    def flags(self) -> list[str]:
+        """As `venturi serve timeseries` takes them."""
+        threads = ["--threads", str(self.pool)] if self.pool is not None else []
+        return ["--durable", self.durable, *threads, *(["--udp", "0"] if self.udp else [])]
+
+
+class LocalStore:
+    """At most one at a time, or one set of them on hosts of their own; what they stored goes with them."""
+
+    def __init__(self, note: Note, starter: Starter, remote: bool = False) -> None:
+        self._note, self._starter, self._remote = note, starter, remote
+        self._server: Server | None = None
+        self._settings: Settings | None = None
+        self._used = False
+
+    def died(self) -> str | None:
+        """What is to be said of it where it has died."""
+        if self._server is None or self._server.running:
+            return None
+        complaint = self._server.complaint()
+        return f"the store died{': ' + complaint if complaint else ''}"
+
+    def ready(self, settings: Settings) -> None:
+        """An empty store with these settings. Raises VenturiError where it does not start."""
+        server = self._server
+        if server is not None:
+            running = server.running
+            if running and not self._used and settings == self._settings:
+                return
+            if not running:
+                self._note("warning", f"{self.died()}; starting another")
+        self.stop()
+        ports = [word for name in ("port", "opentsdb", "influx", "http") for word in (f"--{name}", "0")]
+        self._settings, self._used = settings, False
+        self._server = self._starter("timeseries", [*ports, *settings.flags()], self._remote)
+
+    def begin(self) -> None:
+        """A trial is about to fill it."""
+        self._used = True
+
+    @property
+    def hello(self) -> dict[str, Any]:
+        return self._server.hello if self._server is not None else {}
+
+    def url(self, url: str) -> str:
+        """The real address behind `X://local` or `X://remote`."""
+        parts = urlsplit(url)
+        address = (self.hello.get("addresses") or {}).get(_SERVED[parts.scheme])
+        path = parts.path if parts.path.strip("/") or parts.scheme != "influx+http" else "/venturi"
+        return parts._replace(netloc=str(address), path=path).geturl() if address else url
+
+    @property
+    def http_port(self) -> int | None:
+        """Where each of them answers what it holds."""
+        address = (self.hello.get("addresses") or {}).get("http")
+        return int(str(address).rpartition(":")[2]) if address else None
+
+    def sealed_bytes(self) -> int | None:
+        """Bytes of its segments when all is in them: it ends for that, and another one takes its place."""
+        if self._server is None or not self._server.running:
+            return None
+        sealed: int | None = getattr(self._server, "sealed_bytes")()  # noqa: B009 - of stores only
+        self.stop()
+        return sealed
+
+    def stop(self) -> None:
+        """Ends it, and removes what it stored."""
+        if self._server is not None:
+            with contextlib.suppress(VenturiError):
+                self._server.stop()
+            self._server = None
+
+
+def adbc_driver(url: str) -> dict[str, str]:
+    """Options of the spec for a driver that a package has: its `library`, and its `driver_entrypoint` where
+    that has a name of its own. Empty: the URL names a file, or the core looks for a driver of that name."""
+    name = urlsplit(url).netloc
+    if name == "duckdb":
+        with contextlib.suppress(ScenarioError):
+            return {"library": duckdb_library(), "driver_entrypoint": "duckdb_adbc_init"}
+        return {}
+    library = _adbc_library(name)
+    return {} if library is None else {"library": str(library)}
+
+
+def _adbc_library(name: str) -> Path | None:
+    """That of the package adbc-driver-NAME; it has this ending on every system."""
+    if not name:
+        return None
+    with contextlib.suppress(ImportError, ValueError):
+        package = find_spec(f"adbc_driver_{name.replace('-', '_')}")
+        for folder in (package.submodule_search_locations or ()) if package is not None else ():
+            library = Path(folder) / f"libadbc_driver_{name}.so"
+            if library.is_file():
+                return library
+    return None

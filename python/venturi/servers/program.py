@@ -35,20 +35,20 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
 def _spec(environment: Mapping[str, str]) -> dict[str, Any]:
     """Of the core's program."""
 
-    def told(name: str) -> str:
+    def variable(name: str) -> str:
         return environment[f"VENTURI_{name.upper()}"]
 
     data: dict[str, Any] | None = None
-    if told("arrow_file"):
-        data = {"source": "file", "path": told("data"), "ipc": told("arrow_file")}
-    elif told("columns"):
-        data = {"source": "records", "columns": int(told("columns"))}
-        data |= {"values": told("values"), "seed": int(told("seed"))}
+    if variable("arrow_file"):
+        data = {"source": "file", "path": variable("data"), "ipc": variable("arrow_file")}
+    elif variable("columns"):
+        data = {"source": "records", "columns": int(variable("columns"))}
+        data |= {"values": variable("values"), "seed": int(variable("seed"))}
     return {
-        "operation": told("operation"),
+        "operation": variable("operation"),
         "data": data,
-        "rows_per_batch": int(told("rows_per_batch")),
-        "rows": int(told("rows")) if told("rows") else None,
+        "rows_per_batch": int(variable("rows_per_batch")),
+        "rows": int(variable("rows")) if variable("rows") else None,
     }
 
 

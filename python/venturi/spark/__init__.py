@@ -17,16 +17,13 @@ from pyspark.sql.types import StructType
 
 from venturi.common.errors import VenturiError
 from venturi.spark.options import Options
-from venturi.spark.transports import transport
-from venturi.spark.types import spark_schema
+from venturi.spark.transports import spark_schema, transport
 
 
 def register(session: Any) -> None:
-    """Makes the format "venturi" known to a Spark session.
-
-    Spark runs a data source in a Python that it starts: `python3`, where nobody has named one. For a local
-    master that becomes this one, which has Venturi.
-    """
+    """Makes the format "venturi" known to a Spark session. Spark runs a data source in a Python that it
+    starts: `python3`, where nobody has named one. For a local master that becomes this one, which has
+    Venturi."""
     context = getattr(session, "_sc", None)  # a session of Spark Connect has none
     if context is not None and context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable

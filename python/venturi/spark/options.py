@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import unquote
@@ -53,17 +53,20 @@ class Options:
         return self.url.partition("://")[0].endswith("+tls")
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Options:
+    def parse(cls, texts: Mapping[str, str]) -> Options:
         """Raises VenturiError for what is missing, unknown, or means nothing for this URL."""
-        known = {field.name for field in fields(cls)}
+        names = {field.name for field in fields(cls)}
         values: dict[str, Any] = {}
-        for key, text in given.items():
+        for key, text in texts.items():
             name = key.lower()
-            if name not in known:
+            if name not in names:
                 raise VenturiError(
-                    f"option {key!r} is not known", hint=f"known are {', '.join(sorted(known))}"
+                    f"option {key!r} is not known", hint=f"known are {', '.join(sorted(names))}"
                 )
-            values[name] = _READ.get(name, _text)(name, text)
+            try:
+                values[name] = _READ.get(name, str)(text)
+            except ValueError as error:
+                raise VenturiError(f"option {name!r}: {error}") from None
         url = values.get("url")
         if not url:
             raise VenturiError(
@@ -91,10 +94,11 @@ class Options:
             return None
         found = os.environ.get(variable)
         if found is None:
-            said = credentials.not_set(variable)
+            message = credentials.not_set(variable)
             raise VenturiError(
-                f"option {name!r}: {said} in this process",
-                hint="executors need it too: spark.executorEnv." + (variable if variable in said else "NAME"),
+                f"option {name!r}: {message} in this process",
+                hint="executors need it too: spark.executorEnv."
+                + (variable if variable in message else "NAME"),
             )
         return found
 
@@ -126,57 +130,48 @@ def _checked(url: str) -> str | None:
     return unquote(place.partition("://")[2].partition("/")[0].rpartition("@")[0]) or None
 
 
-def _variable(name: str, text: str) -> str:
-    try:
-        return credentials.environment_variable(text)
-    except ValueError as error:
-        raise VenturiError(f"option {name!r}: {error}") from None
+# How the text of an option is read. Raises ValueError.
 
 
-def _text(name: str, text: str) -> str:
-    return text
-
-
-def _number(name: str, text: str) -> int:
+def _number(text: str) -> int:
     if not text.strip().isdecimal():
-        raise VenturiError(f"option {name!r}: {text!r} is not a whole number")
+        raise ValueError(f"{text!r} is not a whole number")
     return int(text)
 
 
-def _positive(name: str, text: str) -> int:
-    number = _number(name, text)
-    if number < 1:
-        raise VenturiError(f"option {name!r}: {text!r} is less than 1")
+def _positive(text: str) -> int:
+    if (number := _number(text)) < 1:
+        raise ValueError(f"{text!r} is less than 1")
     return number
 
 
-def _encoders(name: str, text: str) -> str:
-    return text if text == "auto" else str(_positive(name, text))
+def _encoders(text: str) -> str:
+    return text if text == "auto" else str(_positive(text))
 
 
-def _names(name: str, text: str) -> tuple[str, ...]:
+def _names(text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
     if not all(names) or len(set(names)) < len(names):
-        raise VenturiError(f"option {name!r}: {text!r} is no list of different columns, as a,b")
+        raise ValueError(f"{text!r} is no list of different columns, as a,b")
     return names
 
 
-def _switch(name: str, text: str) -> bool:
+def _switch(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise VenturiError(f"option {name!r}: {text!r} is neither true nor false")
+        raise ValueError(f"{text!r} is neither true nor false")
     return text.lower() == "true"
 
 
-def _compression(name: str, text: str) -> str:
+def _compression(text: str) -> str:
     if text not in _COMPRESSIONS:
-        raise VenturiError(f"option {name!r}: {text!r} is none of {', '.join(_COMPRESSIONS)}")
+        raise ValueError(f"{text!r} is none of {', '.join(_COMPRESSIONS)}")
     return text
 
 
-_READ = {
+_READ: dict[str, Callable[[str], Any]] = {
     "columns": _names,
-    "password_env": _variable,
-    "token_env": _variable,
+    "password_env": credentials.environment_variable,
+    "token_env": credentials.environment_variable,
     "limit": _number,
     "partitions": _positive,
     "encoders": _encoders,

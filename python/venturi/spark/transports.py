@@ -1,4 +1,9 @@
-"""The three ways to a table: a Venturi or CHSpark server, any Flight server, ClickHouse over HTTP."""
+"""Three ways to a table: a Venturi or CHSpark server, any Flight server, ClickHouse over HTTP.
+
+Arrow's types as Spark has them: it knows no unsigned integers, no nanoseconds and no dictionaries.
+What it can hold without loss is widened (uint32 -> bigint); nanoseconds are cut to microseconds; the rest is
+refused by name.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,13 @@ import json
 import re
 import ssl
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from venturi.common.errors import VenturiError
 from venturi.common.runtime import load_core
@@ -107,7 +114,7 @@ class Flight:
 
     def schema(self) -> Any:
         schema = self._info().schema
-        return schema if not self._options.columns else _only(schema, self._options.columns)
+        return schema if not self._options.columns else pruned(schema, self._options.columns)
 
     def shares(self, columns: tuple[str, ...], partitions: int) -> list[Any]:
         # The server decides how many there are.
@@ -186,8 +193,8 @@ class ClickHouse:
             return schema
         # ClickHouse sends a DateTime as the number of its second; only its own word tells it from a number.
         with self._ask(f"DESCRIBE TABLE ({self._options.sql()})") as stream:
-            told = stream.read_all().select(["name", "type"]).to_pylist()
-        times = {column["name"] for column in told if _DATE_TIME.fullmatch(column["type"])}
+            described = stream.read_all().select(["name", "type"]).to_pylist()
+        times = {column["name"] for column in described if _DATE_TIME.fullmatch(column["type"])}
         return pa.schema(
             [
                 field.with_type(pa.timestamp("s", "UTC"))
@@ -204,8 +211,8 @@ class ClickHouse:
             return [query]
         by = self._options.split_by
         key = "*" if by is None else '"' + by.replace('"', '""') + '"'
-        whole = self._options.sql()
-        inner = query if by is None else whole
+        everything = self._options.sql()
+        inner = query if by is None else everything
         listed = ", ".join('"' + name.replace('"', '""') + '"' for name in columns) or "*"
         # A tuple, for the hash of a null by itself is null, which no comparison holds for.
         return [
@@ -263,14 +270,74 @@ def _unpacked(answer: Any, compression: str) -> Any:
     return pa.CompressedInputStream(stream, compression) if packed else stream
 
 
-def _only(schema: Any, columns: tuple[str, ...]) -> Any:
-    from venturi.spark.types import pruned
-
-    return pruned(schema, list(columns))
-
-
 def _bytes(path: str | None) -> bytes | None:
     if path is None:
         return None
     with open(path, "rb") as file:
         return file.read()
+
+
+_DIGITS = 38
+"""Of Spark's longest decimal."""
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
+}
+_AS_THEY_ARE = {
+    *(pa.null(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+    *(pa.string(), pa.binary(), pa.date32()),
+}
+
+
+def spark_schema(schema: Any) -> StructType:
+    """An Arrow schema as Spark's type. Raises VenturiError for a column that it has no type for."""
+    known = pa.schema([_field(field, field.name) for field in schema])
+    return from_arrow_schema(known, prefer_timestamp_ntz=True)
+
+
+def pruned(schema: Any, columns: Sequence[str]) -> Any:
+    """The schema with only these columns, in their order. Raises VenturiError for one that is not there."""
+    for name in columns:
+        if schema.names.count(name) != 1:
+            there = ", ".join(schema.names)
+            raise VenturiError(f"there is no one column {name!r}; the columns are {there}")
+    return pa.schema([schema.field(name) for name in columns])
+
+
+def _field(field: Any, path: str) -> Any:
+    return pa.field(field.name, _type(field.type, path), field.nullable)
+
+
+def _type(given: Any, path: str) -> Any:
+    if given in _AS_THEY_ARE:
+        return given
+    if given in _WIDER:
+        return _WIDER[given]
+    if pa.types.is_dictionary(given):
+        return _type(given.value_type, path)
+    if pa.types.is_fixed_size_binary(given) or given == pa.binary_view():
+        return pa.binary()
+    if given == pa.string_view():
+        return pa.string()
+    if pa.types.is_timestamp(given):
+        return pa.timestamp("us", given.tz and "UTC")
+    if pa.types.is_decimal(given) and given.precision <= _DIGITS and 0 <= given.scale <= given.precision:
+        return pa.decimal128(given.precision, given.scale)
+    if pa.types.is_duration(given):
+        return pa.duration("us")
+    if pa.types.is_map(given):
+        return pa.map_(_type(given.key_type, f"{path}.key"), _type(given.item_type, f"{path}.value"))
+    if pa.types.is_list(given) or pa.types.is_large_list(given) or pa.types.is_fixed_size_list(given):
+        return pa.list_(_field(given.value_field, f"{path}.item"))
+    if pa.types.is_struct(given):
+        return pa.struct([_field(inner, f"{path}.{inner.name}") for inner in given])
+    raise VenturiError(
+        f"column {path}: Spark has no type for Arrow's {given}",
+        hint="leave it out by the option columns, or cast it in the query",
+    )

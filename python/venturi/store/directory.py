@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import StoreError
-from venturi.store.lines import check_version, read_lines
+from venturi.store.lines import check_version, first_damage, read_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,11 +27,9 @@ _read: set[Path] = set()
 
 def what_is_damaged() -> StoreError | None:
     """Whether a run that was read holds what no Venturi writes: asked after a fault, to tell whose it is."""
-    from venturi.store import damage
-
     for directory in sorted(_read):
         with contextlib.suppress(StoreError):
-            found = damage.first(read_lines(directory / TRIALS)[0])
+            found = first_damage(read_lines(directory / TRIALS)[0])
             if found is not None:
                 number, text = found
                 return StoreError(
@@ -44,6 +42,9 @@ def what_is_damaged() -> StoreError | None:
 
 class RunDirectory:
     """A run on disk, for reading. A run that is still going on can be read too."""
+
+    saved = True
+    """Whether it is a directory, in which reports have a place; published figures taken for a run are not."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Raises StoreError where there is no run, or one of a newer format."""
@@ -73,12 +74,6 @@ class RunDirectory:
         """The run's name, by default that of its directory."""
         return str(self.environment.get("run") or self.path.resolve().name)
 
-    @property
-    def saved(self) -> bool:
-        """Whether it is a directory, in which reports have a place; published figures taken for a run are
-        not."""
-        return True
-
     def _read_environment(self) -> dict[str, Any]:
         path = self.path / ENVIRONMENT
         try:
@@ -99,11 +94,8 @@ class RunDirectory:
             raise StoreError(f"{path}: cannot be read: {error}") from None
 
     def records(self) -> list[dict[str, Any]]:
-        """The trials in the order they were measured, warm-up and failed ones included.
-
-        Of a trial that was run again, the last line counts. A torn last line (a crash while it was written)
-        is left out.
-        """
+        """The trials in the order they were measured, warm-up and failed ones included. Of a trial that was
+        run again, the last line counts. A torn last line (a crash while it was written) is left out."""
         last: dict[tuple[Any, ...], dict[str, Any]] = {}
         for line in self.lines():
             key = (line.get("cell"), line.get("repeat"), line.get("warmup"))
@@ -119,61 +111,20 @@ class RunDirectory:
         """The lines of ceilings.jsonl."""
         return read_lines(self.path / CEILINGS)[0]
 
-    def trials(self) -> pa.Table:
-        """One row a trial: parameters, counts, times, outcome; see docs/format.md."""
+    def table(self, name: str) -> pa.Table:
+        """A table of docs/format.md by its name: trials, streams, latency, stages, errors, resources, hosts,
+        ceilings or samples."""
         from venturi.store import tables
 
-        return tables.trials(self.records())
-
-    def streams(self) -> pa.Table:
-        """One row a stream of a trial."""
-        from venturi.store import tables
-
-        return tables.streams(self.records())
-
-    def latency(self) -> pa.Table:
-        """One row a percentile of a trial, service and response time (ns)."""
-        from venturi.store import tables
-
-        return tables.latency(self.records())
-
-    def stages(self) -> pa.Table:
-        """One row a stage of one end of a trial (ns, summed over its streams)."""
-        from venturi.store import tables
-
-        return tables.stages(self.records())
-
-    def errors(self) -> pa.Table:
-        """One row a kind of error that batches of a trial met (upserts)."""
-        from venturi.store import tables
-
-        return tables.errors(self.records())
-
-    def ceilings(self) -> pa.Table:
-        """One row a probe of a physical limit."""
-        from venturi.store import tables
-
-        return tables.ceilings(self.ceiling_records())
-
-    def resources(self) -> pa.Table:
-        """One row an end of a trial: what processes and hosts did over its interval."""
-        from venturi.store import tables
-
-        return tables.resources(self.records())
-
-    def hosts(self) -> pa.Table:
-        """One row a loader of a trial that ran on several hosts."""
-        from venturi.store import tables
-
-        return tables.hosts(self.records())
+        if name == "samples":
+            return self.samples()
+        return tables.TABLES[name](self.ceiling_records() if name == "ceilings" else self.records())
 
     def samples(
         self, trial: str | Iterable[str] | None = None, columns: Iterable[str] | None = None
     ) -> pa.Table:
-        """The 100 ms counters, of one trial, of several or of all, with a column `trial`.
-
-        `columns` takes only these, which is far quicker for many trials.
-        """
+        """The 100 ms counters, of one trial, of several or of all, with a column `trial`. `columns` takes
+        only these, which is far quicker for many trials."""
         from venturi.store import samples as sampled
 
         return sampled.samples(self.path / SAMPLES, trial, columns)

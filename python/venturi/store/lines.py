@@ -6,7 +6,8 @@ import contextlib
 import errno
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -136,11 +137,6 @@ def _with_torn_end(
     return lines, 0
 
 
-def _moved(line: Mapping[str, Any]) -> bool:
-    counts = line.get("counts")
-    return isinstance(counts, dict) and any(counts.values())
-
-
 def _accept(line: dict[str, Any], path: Path, number: int, seen: dict[str, int]) -> None:
     """What every figure is made of is looked at in every line, for wrong counts and times make wrong figures
     without a word; `what_is_damaged` looks at all the rest when something has gone wrong. `seen` has each
@@ -150,16 +146,98 @@ def _accept(line: dict[str, Any], path: Path, number: int, seen: dict[str, int])
         return StoreError(f"{path}:{number}: {what}; the file is damaged", hint="take that line out")
 
     check_version(line, path)
+    counts = line.get("counts")
     for name in ("counts", "times"):
         group = line.get(name)
         for key, value in group.items() if isinstance(group, dict) else ():
             if value is not None and (type(value) is not int or not 0 <= value < _MOST):
                 shown = f"{json.dumps(value, default=str):.40}"
                 raise damaged(f"{name}.{key} is {shown}, not a whole number from 0 to 2^63")
-            if value == 0 and key == "interval_ns" and line.get("outcome") == "ok" and _moved(line):
+            if value == 0 and key == "interval_ns" and line.get("outcome") == "ok":
+                if not isinstance(counts, dict) or not any(counts.values()):
+                    continue
                 raise damaged("times.interval_ns is 0 in a good trial")
     trial = line.get("trial") if line.get("kind") == "trial" else None
     if isinstance(trial, str) and (before := seen.setdefault(trial, number)) != number:
         raise damaged(f"trial {trial:.40} is in line {before} already")
     if line.get("error") or line.get("errors"):
         shorten_errors(line)
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "null": (type(None),),
+}
+_NAMES = {int: "integer", float: "number", str: "string", bool: "boolean"}
+_MOST_SHOWN = 40
+
+
+def first_damage(lines: Sequence[Mapping[str, Any]]) -> tuple[int, str] | None:
+    """The number (from 0) of the first line that is not what its schema says, and what is wrong there: asked
+    after a fault, to tell whose it is. Every value is looked at, which takes longer than reading them."""
+    from venturi.targets.parameters import PARAMETERS
+
+    text = (resources.files("venturi") / "schema" / "trial.schema.json").read_text(encoding="utf-8")
+    schema = json.loads(text)
+    # The schema leaves parameters open; their list says of which kind each is.
+    parameters = schema["properties"]["parameters"]["properties"]
+    for name, kind in PARAMETERS.items():
+        parameters.setdefault(name, {"type": [_NAMES.get(kind, "array"), "null"]})
+    for number, line in enumerate(lines):
+        for found in _wrong(line, schema, schema, ""):
+            return number, found
+    return None
+
+
+def _wrong(value: Any, rule: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    """What is wrong in a value: kinds and missing fields, not ranges."""
+    if not isinstance(rule, Mapping):
+        return
+    if "$ref" in rule:
+        name = str(rule["$ref"]).rpartition("/")[2]
+        yield from _wrong(value, schema["$defs"][name], schema, path)
+    if "anyOf" in rule:
+        each = [list(_wrong(value, one, schema, path)) for one in rule["anyOf"]]
+        if all(each):
+            # For "null or an object" the object's faults say more.
+            yield from max(each, key=lambda found: len(found[0]))
+    kinds = rule.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if "enum" in rule:
+        # Another version may have more members, but not of another type.
+        kinds = list(dict.fromkeys("null" if one is None else _NAMES[type(one)] for one in rule["enum"]))
+    if kinds and not _is(value, kinds):
+        shown = json.dumps(value, default=str)
+        shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}..."
+        yield f"{path or 'the line'} is {shown}, not {' or '.join(kinds)}"
+        return
+    if isinstance(value, dict):
+        for key in rule.get("required", ()):
+            if key not in value:
+                yield f"{path or 'the line'} has no {key}"
+        properties, rest = rule.get("properties", {}), rule.get("additionalProperties")
+        for key, inner in value.items():
+            yield from _wrong(inner, properties.get(key, rest), schema, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        each = rule.get("prefixItems", ())
+        if len(value) < rule.get("minItems", 0):
+            yield f"{path} has {len(value)} items, not {rule['minItems']}"
+        for number, inner in enumerate(value):
+            of = each[number] if number < len(each) else rule.get("items")
+            yield from _wrong(inner, of, schema, f"{path}[{number}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield f"{path} is no finite number"
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        yield f"{path} is over 64 bits"
+
+
+def _is(value: Any, kinds: Sequence[str]) -> bool:
+    # A bool is an int in Python, not in JSON.
+    if isinstance(value, bool):
+        return "boolean" in kinds
+    return any(isinstance(value, _KINDS[kind]) for kind in kinds)

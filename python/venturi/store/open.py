@@ -16,10 +16,8 @@ REFERENCE = "reference:"
 
 
 def find_run(path: str | os.PathLike[str]) -> Path:
-    """The run directory meant by `path`; "last" is the newest one below ./venturi-runs.
-
-    A directory that is really called "last" wins. Raises `StoreError` where there is none.
-    """
+    """The run directory meant by `path`; "last" is the newest one below ./venturi-runs. A directory that is
+    really called "last" wins. Raises `StoreError` where there is none."""
     found = Path(path)
     if str(path) != LAST or found.is_dir():
         return found
@@ -40,11 +38,9 @@ def _written(path: Path) -> int:
 
 
 def open_run(path: str | os.PathLike[str]) -> RunDirectory:
-    """What `path` names: a run directory, "last", or published figures as a run, `reference:NAME`.
-
-    Raises `StoreError` where there is no run or its format is newer, `VenturiError` for a reference that does
-    not exist.
-    """
+    """What `path` names: a run directory, "last", or published figures as a run, `reference:NAME`. Raises
+    `StoreError` where there is no run or its format is newer, `VenturiError` for a reference that does not
+    exist."""
     name = os.fspath(path)
     if name.startswith(REFERENCE) and not Path(name).is_dir():
         from venturi.store.reference import ReferenceRun

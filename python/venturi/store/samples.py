@@ -22,106 +22,68 @@ if TYPE_CHECKING:
 ENDS = ("client", "server")
 _I, _F, _S, _B = pa.int64(), pa.float64(), pa.string(), pa.bool_()
 _LIST = pa.list_(_I)
+_TYPES = {"": _I, "f": _F, "s": _S, "b": _B, "[]": _LIST, "[f]": pa.list_(_F)}
 
-_COUNTERS = """
+
+def columns(text: str) -> dict[str, pa.DataType]:
+    """Columns from their names, each with its type: `rows` is an integer, `share:f` a number, `end:s` a text,
+    `lead:b` yes or no, `streams:[]` a list of integers, `core_busy_share:[f]` one of numbers."""
+    found = (word.partition(":") for word in text.split())
+    return {name: _TYPES[kind] for name, _, kind in found}
+
+
+SAMPLE = columns("""
+    end:s t_ns rows payload_bytes streams:[]
     user_ns system_ns run_delay_ns voluntary_switches involuntary_switches minor_faults major_faults rss_bytes
     paused_ns
-    thread_cpu_ns[] thread_delay_ns[]
+    thread_cpu_ns:[] thread_delay_ns:[]
     host_busy_ns host_user_ns host_system_ns host_irq_ns host_softirq_ns host_steal_ns host_iowait_ns
-    host_total_ns core_busy_ns[] core_softirq_ns[] core_steal_ns[] core_total_ns[] frequency_khz[]
+    host_total_ns core_busy_ns:[] core_softirq_ns:[] core_steal_ns:[] core_total_ns:[] frequency_khz:[]
     memory_available_bytes psi_cpu_us psi_memory_us psi_io_us throttled_ns
     net_rx_bytes net_tx_bytes net_rx_packets net_tx_packets net_rx_drops net_tx_drops
     disk_read_bytes disk_written_bytes disk_busy_ns
-    socket_rtt_ns[] socket_min_rtt_ns[] socket_retransmits[] socket_delivery_rate[] socket_cwnd_bytes[]
-    socket_in_flight_bytes[] socket_send_queue_bytes[] socket_receive_queue_bytes[] socket_send_buffer_bytes[]
-    socket_receive_buffer_bytes[] socket_busy_ns[] socket_receive_window_limited_ns[]
-    socket_send_buffer_limited_ns[]
-"""
-SAMPLE: dict[str, pa.DataType] = {
-    "end": _S,
-    "t_ns": _I,
-    "rows": _I,
-    "payload_bytes": _I,
-    "streams": _LIST,
-    **{name.removesuffix("[]"): _LIST if name.endswith("[]") else _I for name in _COUNTERS.split()},
-}
+    socket_rtt_ns:[] socket_min_rtt_ns:[] socket_retransmits:[] socket_delivery_rate:[] socket_cwnd_bytes:[]
+    socket_in_flight_bytes:[] socket_send_queue_bytes:[] socket_receive_queue_bytes:[]
+    socket_send_buffer_bytes:[] socket_receive_buffer_bytes:[] socket_busy_ns:[]
+    socket_receive_window_limited_ns:[] socket_send_buffer_limited_ns:[]
+""")
 """The columns of the table `samples`, but `trial`."""
 
-_PROCESS = [
-    "user_ns",
-    "system_ns",
-    "run_delay_ns",
-    "voluntary_switches",
-    "involuntary_switches",
-    "minor_faults",
-    "major_faults",
-    "rss_max_bytes",
-    "paused_ns",
-    "longest_pause_ns",
-]
-_HOST_SHARES = [f"{kind}_share" for kind in ("busy", "user", "system", "softirq", "irq", "steal", "iowait")]
-_HOST = ["memory_available_min_bytes", "psi_cpu_share", "psi_memory_share", "psi_io_share", "frequency_khz"]
-_NETWORK = ["rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_drops", "tx_drops"]
+_PROCESS = columns("""
+    user_ns system_ns run_delay_ns voluntary_switches involuntary_switches minor_faults major_faults
+    rss_max_bytes paused_ns longest_pause_ns
+""")
+_SHARES = [f"{kind}_share" for kind in ("busy", "user", "system", "softirq", "irq", "steal", "iowait")]
+_HOST = columns(
+    "memory_available_min_bytes psi_cpu_share:f psi_memory_share:f psi_io_share:f frequency_khz:f"
+)
+_NETWORK = [*columns("rx_bytes tx_bytes rx_packets tx_packets rx_drops tx_drops")]
 SOCKETS = [
-    "rtt_ns",
-    "min_rtt_ns",
-    "retransmits",
-    "delivery_rate",
-    "cwnd_bytes",
-    "in_flight_bytes",
-    "send_queue_bytes",
-    "receive_queue_bytes",
-    "send_buffer_bytes",
-    "receive_buffer_bytes",
-    "busy_share",
-    "receive_window_limited_share",
-    "send_buffer_limited_share",
+    *columns("""
+    rtt_ns min_rtt_ns retransmits delivery_rate cwnd_bytes in_flight_bytes send_queue_bytes
+    receive_queue_bytes send_buffer_bytes receive_buffer_bytes busy_share receive_window_limited_share
+    send_buffer_limited_share
+""")
 ]
-
-
-_PARTS = ("process", "host", "cgroup", "network", "disk", "sockets")
-
-
-def _kind(name: str) -> pa.DataType:
-    return _F if name.endswith(("_share", "_khz", "_cores", "_rate")) else _I
-
-
-RESOURCE: dict[str, pa.DataType] = {
-    "end": _S,
-    "by": _S,
-    "window_ns": _I,
-    **{name: _kind(name) for name in _PROCESS},
-    "busiest_thread": _S,
-    "busiest_thread_share": _F,
-    "cores": _I,
-    **{f"host_{name}": _F for name in _HOST_SHARES},
+RESOURCE = {
+    **columns("end:s by:s window_ns"),
+    **_PROCESS,
+    **columns("busiest_thread:s busiest_thread_share:f cores"),
+    **{f"host_{name}": _F for name in _SHARES},
     "core_busy_share": pa.list_(_F),
-    **{name: _kind(name) for name in _HOST},
-    "quota_cores": _F,
-    "throttled_ns": _I,
-    "interface": _S,
-    "loopback": _B,
+    **_HOST,
+    **columns("quota_cores:f throttled_ns interface:s loopback:b"),
     **{f"net_{name}": _I for name in _NETWORK},
-    "speed_bits_per_second": _I,
-    "disk_read_bytes": _I,
-    "disk_written_bytes": _I,
-    "disk_busy_share": _F,
-    "socket_count": _I,
+    **columns("speed_bits_per_second disk_read_bytes disk_written_bytes disk_busy_share:f socket_count"),
     **{f"socket_{name}": _F for name in SOCKETS},
-    "same_machine": _B,
-    "clock_offset_ns": _I,
-    "clock_uncertainty_ns": _I,
-    "sampler_cpu_ns": _I,
-    "sampler_share": _F,
+    **columns("same_machine:b clock_offset_ns clock_uncertainty_ns sampler_cpu_ns sampler_share:f"),
 }
 """The columns of the table `resources`, but those that name the trial."""
 
 
 def samples_of(found: Mapping[str, Any]) -> pa.Table:
-    """The samples of one record, one row an instant of one end.
-
-    Columns of which nothing is known are left out. The names of the threads are in the metadata.
-    """
+    """The samples of one record, one row an instant of one end. Columns of which nothing is known are left
+    out. The names of the threads are in the metadata."""
     # A trial of several hosts has each of its clients besides, as client:loader-1.
     names = [*ENDS, *(name for name in found if name.startswith("client:"))]
     ends = {end: columns for end in names if isinstance(columns := found.get(end), Mapping)}
@@ -132,7 +94,7 @@ def samples_of(found: Mapping[str, Any]) -> pa.Table:
         for name, kind in SAMPLE.items():
             if not (values := columns.get(name)):
                 continue
-            arrays[name] = _by_row(values, rows) if kind == _LIST else _whole(values)
+            arrays[name] = _by_row(values, rows) if kind == _LIST else _counters(values)
         parts.append(pa.table(arrays))
     if not parts:
         return pa.Table.from_batches([], pa.schema(SAMPLE))
@@ -161,7 +123,7 @@ def _named(name: str, rows: int) -> pa.Array:
     return pa.Array.from_buffers(_S, rows, [None, pa.py_buffer(ends), pa.py_buffer(text * rows)])
 
 
-def _whole(values: Sequence[int | None]) -> pa.Array:
+def _counters(values: Sequence[int | None]) -> pa.Array:
     """A column of counters."""
     import numpy as np
 
@@ -210,16 +172,16 @@ def samples(
             _say_damaged(path, error)
     table = pa.concat_tables([empty, *parts], promote_options="default")
     order = list(SAMPLE) if wanted is None else [name for name in wanted if name in table.column_names]
-    others = [] if wanted is not None else [n for n in table.column_names if n not in SAMPLE and n != "trial"]
-    return table.select(["trial", *order, *others])
+    older = [] if wanted is not None else [n for n in table.column_names if n not in SAMPLE and n != "trial"]
+    return table.select(["trial", *order, *older])
 
 
 def _of_file(path: Path, wanted: list[str] | None) -> pa.Table:
     with pq.ParquetFile(path) as file:
-        there = file.schema_arrow.names
-        table = file.read(columns=None if wanted is None else [n for n in wanted if n in there])
+        stored = file.schema_arrow.names
+        table = file.read(columns=None if wanted is None else [n for n in wanted if n in stored])
         rows = file.metadata.num_rows
-    if "end" not in there:  # before both ends were sampled, a row was of the client's
+    if "end" not in stored:  # before both ends were sampled, a row was of the client's
         table = table.append_column("end", _named("client", rows))
     table = table.append_column("trial", _named(path.stem, rows))
     return table.replace_schema_metadata(None)
@@ -251,35 +213,25 @@ def resource_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     for end in ENDS:
         if not (found := resources.get(end)):
             continue
-        part = {
-            name: found.get(name) or {}
-            for name in ["process", "host", "cgroup", "network", "disk", "sockets"]
-        }
-        process, host, network = part["process"], part["host"], part["network"]
+        parts = ("process", "host", "cgroup", "network", "disk", "sockets")
+        process, host, cgroup, network, disk, sockets = (found.get(name) or {} for name in parts)
         busiest = max(process.get("threads") or [{}], key=lambda thread: thread.get("cpu_share") or 0.0)
-        rows.append(
-            {
-                "end": end,
-                "by": found.get("by"),
-                "window_ns": found.get("window_ns"),
-                **{name: process.get(name) for name in _PROCESS},
-                "busiest_thread": busiest.get("name"),
-                "busiest_thread_share": busiest.get("cpu_share"),
-                "cores": host.get("cores"),
-                **{f"host_{name}": host.get(name) for name in _HOST_SHARES},
-                "core_busy_share": host.get("core_busy_share"),
-                **{name: host.get(name) for name in _HOST},
-                **{name: part["cgroup"].get(name) for name in ("quota_cores", "throttled_ns")},
-                **{name: network.get(name) for name in ("interface", "loopback", "speed_bits_per_second")},
-                **{f"net_{name}": network.get(name) for name in _NETWORK},
-                **{f"disk_{name}": part["disk"].get(name) for name in ("read_bytes", "written_bytes")},
-                "disk_busy_share": part["disk"].get("busy_share"),
-                **{f"socket_{name}": part["sockets"].get(name) for name in ("count", *SOCKETS)},
-                "same_machine": resources.get("same_machine"),
-                "clock_offset_ns": clock.get("offset_ns"),
-                "clock_uncertainty_ns": clock.get("uncertainty_ns"),
-                "sampler_cpu_ns": sampler.get("cpu_ns"),
-                "sampler_share": sampler.get("share"),
-            }
-        )
+        values = {
+            **found,
+            **{name: process.get(name) for name in _PROCESS},
+            "end": end,
+            "busiest_thread": busiest.get("name"),
+            "busiest_thread_share": busiest.get("cpu_share"),
+            **{f"host_{name}": host.get(name) for name in _SHARES},
+            **{name: host.get(name) for name in ("cores", "core_busy_share", *_HOST)},
+            **cgroup,
+            **network,
+            **{f"net_{name}": network.get(name) for name in _NETWORK},
+            **{f"disk_{name}": value for name, value in disk.items()},
+            **{f"socket_{name}": value for name, value in sockets.items()},
+            "same_machine": resources.get("same_machine"),
+            **{f"clock_{name}": value for name, value in clock.items()},
+            **{f"sampler_{name}": value for name, value in sampler.items()},
+        }
+        rows.append({name: values.get(name) for name in RESOURCE})
     return rows

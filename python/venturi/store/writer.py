@@ -61,10 +61,10 @@ class RunWriter:
                 hint=f"go on with it by --resume {root}, or choose another directory by --out",
             )
         with explained(root):
-            there = next(place for place in (root, *root.absolute().parents) if place.exists())
-            if not there.is_dir():
+            parent = next(place for place in (root, *root.absolute().parents) if place.exists())
+            if not parent.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            if not os.access(there, os.W_OK | os.X_OK):
+            if not os.access(parent, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     @classmethod
@@ -127,10 +127,8 @@ class RunWriter:
         from venturi.store import samples  # noqa: F401
 
     def append_trial(self, line: Mapping[str, Any]) -> None:
-        """Appends a trial; on disk when this returns. Its samples go into a file of their own.
-
-        Raises StoreError where the disk is full; the file is left as it was before.
-        """
+        """Appends a trial; on disk when this returns. Its samples go into a file of their own. Raises
+        StoreError where the disk is full; the file is left as it was before."""
         kept = {key: value for key, value in line.items() if key != "samples"}
         trouble: StoreError | None = None
         try:
@@ -143,18 +141,16 @@ class RunWriter:
             raise trouble
 
     def append_trials(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Appends many trials at once, all or none: what was imported was never in flight.
-
-        Raises StoreError where the disk is full; the file is left as it was before.
-        """
+        """Appends many trials at once, all or none: what was imported was never in flight. Raises StoreError
+        where the disk is full; the file is left as it was before."""
         for line in lines:
             if line.get("samples"):
                 self._keep_samples(line)
-        whole = "".join(
+        text = "".join(
             line_text({key: value for key, value in line.items() if key != "samples"}) + "\n"
             for line in lines
         )
-        self._append_text(TRIALS, whole)
+        self._append_text(TRIALS, text)
 
     def append_ceiling(self, line: Mapping[str, Any]) -> None:
         """Appends a probe of a physical limit."""
@@ -219,10 +215,8 @@ class RunWriter:
 
 
 def _take_lock(root: Path) -> int:
-    """Takes the lock, which ends with its process. Raises StoreError while another run has it.
-
-    What a run has just forked holds its lock too, for a moment longer than a run that was killed.
-    """
+    """Takes the lock, which ends with its process. Raises StoreError while another run has it. What a run has
+    just forked holds its lock too, for a moment longer than a run that was killed."""
     with explained(root):
         descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     until = time.monotonic() + _LEFT_SECONDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from types import NoneType, UnionType
+from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
@@ -19,16 +19,19 @@ from venturi.targets.system import STAGES, handicap_ns
 class Table(BaseModel):
     """A table of the scenario: unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 def setting_of(field: FieldInfo) -> Setting:
     """What a field says beside its type. A field without it is a mistake of ours."""
     (found,) = (it for it in field.metadata if isinstance(it, Setting))
-    return found if found.kind is not None else replace(found, kind=_kind(field.annotation))
+    kind = found.kind or _kind(field.annotation)
+    form = "pairs" if kind is dict else found.form
+    commas = "list" if get_origin(kind) is list else found.commas
+    return replace(found, kind=kind, form=form, commas=commas)
 
 
-def _kind(hint: Any) -> type:
+def _kind(hint: Any) -> Any:
     """Of a value of this type: beside null and words, else a text."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
@@ -37,7 +40,7 @@ def _kind(hint: Any) -> type:
         kinds = [_kind(it) for it in inner if it is not NoneType and get_origin(it) is not Literal]
         return kinds[0] if kinds else str
     if origin is list:
-        return list[_kind(inner[0])]  # type: ignore[misc, return-value]
+        return GenericAlias(list, (_kind(inner[0]),))
     return dict if origin is dict else hint if hint in (int, float, bool) else str
 
 

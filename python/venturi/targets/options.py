@@ -110,7 +110,6 @@ class Adbc(Table):
         _adbc(
             "adbc: KEY=VALUE, an option of the driver; statement:KEY=VALUE, of its statements. Repeatable.",
             flag="--driver-option",
-            commas="list",
             form="repeated",
             doc=(
                 "options of the driver, each `KEY=VALUE`, or a table of them: of its database, as `uri`; of "
@@ -124,7 +123,6 @@ class Adbc(Table):
             "adbc: KEY=VARIABLE: an option whose value is in an environment variable. Repeatable.",
             cell=None,
             credential=True,
-            form="pairs",
             doc="the same, of options whose value is in an environment variable: `KEY=VARIABLE`",
             default="none",
         ),

@@ -20,11 +20,14 @@ _TABLES = dict.fromkeys((*DATABASES, *TABLES))
 _UPSERTS = {"upsert": None}
 """Of an option that a database has for upserts alone."""
 _database = partial(Setting, panel=DATABASE, systems=dict.fromkeys(DATABASES))
-_mysql = partial(Setting, panel=DATABASE, systems={"mysql": None})
+_mysql = partial(Setting, panel=DATABASE, systems={"mysql": None}, operations=_UPSERTS)
 
 
 def _cassandra(help: str, usual: Any, **more: Any) -> Setting:
     return Setting(help, panel=DATABASE, systems={"cassandra": usual}, **more)
+
+
+_writes = partial(_cassandra, operations=_UPSERTS)
 
 
 class Database(Table):
@@ -71,7 +74,6 @@ class Database(Table):
         _database(
             "A statement to run on every connection when it is opened. Repeatable.",
             systems=dict.fromkeys((*DATABASES, "adbc")),
-            commas="list",
             form="repeated",
         ),
     ] = None
@@ -102,27 +104,14 @@ class MySql(Table):
         _mysql(
             "mysql: rowstore or columnstore of SingleStore, or an ENGINE; clickhouse: an ENGINE.",
             systems={"mysql": None, "clickhouse": None},
-            operations=_UPSERTS,
             default="the server's",
         ),
     ] = None
     shard_key: Annotated[
-        Names,
-        _mysql(
-            "SingleStore: columns that choose the partition.",
-            operations=_UPSERTS,
-            commas="list",
-            default="the key",
-        ),
+        Names, _mysql("SingleStore: columns that choose the partition.", default="the key")
     ] = None
     partitions: Annotated[
-        Counted,
-        _mysql(
-            "SingleStore: partitions of a new database.",
-            operations=_UPSERTS,
-            default="the server's",
-            role="parallel",
-        ),
+        Counted, _mysql("SingleStore: partitions of a new database.", default="the server's", role="parallel")
     ] = None
 
 
@@ -140,20 +129,18 @@ class Cassandra(Table):
 
     write: Annotated[
         Nullable[Literal["counter", "insert"]],
-        _cassandra(
+        _writes(
             "cassandra: counter or insert.",
             "counter",
-            operations=_UPSERTS,
             doc="`counter`: counters that are added to; `insert`: plain columns that are overwritten",
         ),
     ] = None
     batch: Annotated[
         # Here "none" is a way to write: every row by itself.
         Literal["unlogged", "logged", "none"] | None,
-        _cassandra(
+        _writes(
             "cassandra: unlogged, logged, or none: row by row.",
             "unlogged",
-            operations=_UPSERTS,
             doc=(
                 "`unlogged`, `logged`, or `none`: every row by itself, with `rows_per_batch = 1` and many"
                 " in flight. Counters go in COUNTER batches"
@@ -162,10 +149,9 @@ class Cassandra(Table):
     ] = None
     batch_form: Annotated[
         Nullable[Literal["message", "statement"]],
-        _cassandra(
+        _writes(
             "cassandra: message, or statement: BEGIN BATCH ... as one.",
             "message",
-            operations=_UPSERTS,
             doc="`message`: the protocol's BATCH; `statement`: one `BEGIN BATCH ... APPLY BATCH`",
         ),
     ] = None
@@ -181,12 +167,7 @@ class Cassandra(Table):
     replication: Annotated[Counted, _cassandra("cassandra: copies of a row in a new keyspace.", 1)] = None
     partition_key: Annotated[
         Counted,
-        _cassandra(
-            "cassandra: so many columns of the key choose the partition.",
-            None,
-            operations=_UPSERTS,
-            default="all of them",
-        ),
+        _writes("cassandra: so many columns of the key choose the partition.", None, default="all of them"),
     ] = None
     page_size: Annotated[
         Counted,

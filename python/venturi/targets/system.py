@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -120,74 +120,50 @@ def scheme_of(url: str) -> str:
     return _SYSTEM_OF.get(scheme) or scheme.partition("+")[0]
 
 
-def is_unix(url: str) -> bool:
-    """Whether a Unix socket stands in the place of the host, or `local` for one of our own."""
-    return url.partition("://")[0].endswith(("+unix", "+shm")) and not is_plugin(url)
-
-
-def is_shared(url: str) -> bool:
-    """Whether batches pass shared memory there, beside a Unix socket."""
-    return url.partition("://")[0].endswith("+shm") and not is_plugin(url)
-
-
-def is_tls(url: str) -> bool:
-    """Whether what travels is encrypted."""
-    return url.partition("://")[0].endswith("+tls") and not is_plugin(url)
-
-
-def is_datagrams(url: str) -> bool:
-    """Whether it goes over UDP, which neither waits nor sends again."""
-    return url.partition("://")[0].endswith("+udp") and not is_plugin(url)
-
-
 def is_plugin(url: str) -> bool:
     """Whether it is a target in Python that another package brings, be it installed or not."""
     return bool(url) and scheme_of(url) not in _OWN
 
 
-def is_database(url: str) -> bool:
-    """Whether it takes upserts."""
-    return scheme_of(url) in DATABASES
+def _is_one_of(schemes: Sequence[str]) -> Callable[[str], bool]:
+    return lambda url: scheme_of(url) in schemes
 
 
-def is_charrow(url: str) -> bool:
-    """Whether one query is shared by its streams there, which are then called partitions."""
-    return scheme_of(url) == "charrow"
+def _goes_over(*ways: str) -> Callable[[str], bool]:
+    return lambda url: url.partition("://")[0].endswith(ways) and not is_plugin(url)
 
 
-def is_clickhouse(url: str) -> bool:
-    """Whether it is a ClickHouse server, asked over HTTP."""
-    return scheme_of(url) == "clickhouse"
-
-
-def is_flight_sql(url: str) -> bool:
-    """Whether a server is asked in SQL over Flight."""
-    return scheme_of(url) == "flightsql"
-
-
-def is_program(url: str) -> bool:
-    """Whether each stream has a process there that the trial starts."""
-    return scheme_of(url) == "exec"
-
-
-def is_driver(url: str) -> bool:
-    """Whether rows pass a driver there, a shared library that a URL names."""
-    return scheme_of(url) in DRIVERS
+is_database = _is_one_of(DATABASES)
+"""Whether it takes upserts."""
+has_tables = _is_one_of(TABLES)
+"""Whether a get there reads a table, or a query that its streams share by conditions."""
+is_time_series = _is_one_of(TIME_SERIES)
+"""Whether it takes points of time series, and nothing else."""
+is_driver = _is_one_of(DRIVERS)
+"""Whether rows pass a driver there, a shared library that a URL names."""
+in_process = _is_one_of(FILES)
+"""Whether it is a database of one file, which runs in the client's own process."""
+is_charrow = _is_one_of(("charrow",))
+"""Whether one query is shared by its streams there, which are then called partitions."""
+is_clickhouse = _is_one_of(("clickhouse",))
+"""Whether it is a ClickHouse server, asked over HTTP."""
+is_flight_sql = _is_one_of(("flightsql",))
+"""Whether a server is asked in SQL over Flight."""
+is_program = _is_one_of(("exec",))
+"""Whether each stream has a process there that the trial starts."""
+is_unix = _goes_over("+unix", "+shm")
+"""Whether a Unix socket stands in the place of the host, or `local` for one of our own."""
+is_shared = _goes_over("+shm")
+"""Whether batches pass shared memory there, beside a Unix socket."""
+is_tls = _goes_over("+tls")
+"""Whether what travels is encrypted."""
+is_datagrams = _goes_over("+udp")
+"""Whether it goes over UDP, which neither waits nor sends again."""
 
 
 def is_readable(url: str) -> bool:
     """Whether it is a database that takes gets as well as upserts."""
     return is_database(url) and has_tables(url)
-
-
-def has_tables(url: str) -> bool:
-    """Whether a get there reads a table, or a query that its streams share by conditions."""
-    return scheme_of(url) in TABLES
-
-
-def is_time_series(url: str) -> bool:
-    """Whether it takes points of time series, and nothing else."""
-    return scheme_of(url) in TIME_SERIES
 
 
 def servers_batches(parameters: Mapping[str, Any]) -> bool:
@@ -198,17 +174,12 @@ def servers_batches(parameters: Mapping[str, Any]) -> bool:
     return remote and scheme_of(str(p.get("target") or "")) in ("flight", "flightsql", "http+arrow")
 
 
-def batches_as_asked(parameters: Mapping[str, Any]) -> bool:
+def batches_as_configured(parameters: Mapping[str, Any]) -> bool:
     """Whether a batch of this cell has the rows that were asked for. For ClickHouse
     they are the largest block that it may send; what Flight SQL sends is the server's own choice."""
     url = str(parameters.get("target") or "")
     block = parameters.get("operation") == "get" and (is_clickhouse(url) or is_flight_sql(url))
     return not block and not servers_batches(parameters)
-
-
-def in_process(url: str) -> bool:
-    """Whether it is a database of one file, which runs in the client's own process."""
-    return scheme_of(url) in FILES
 
 
 def is_local(url: str) -> bool:

@@ -21,7 +21,7 @@ from venturi.targets.fields import (
     user_name,
 )
 from venturi.targets.setting import SEVERAL, Setting
-from venturi.targets.system import NETWORK, TABLES
+from venturi.targets.system import NETWORK, SYSTEMS, TABLES
 
 
 def _headers(value: dict[str, str]) -> dict[str, str]:
@@ -35,6 +35,7 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
 
 
 _ALL = dict.fromkeys(NETWORK)
+_LOGS_IN = _ALL | {it.scheme: None for it in SYSTEMS if it.users and not it.file} | {"influx": None}
 _FLIGHT = {"flight": None}
 _GRPC = {"flight": None, "flightsql": None}
 _ARROW = _GRPC | {"http+arrow": None}
@@ -47,11 +48,11 @@ class Login(Table):
 
     user: Annotated[
         Annotated[StrictStr, AfterValidator(user_name)] | None,
-        _login("User name.", systems=_ALL | {"influx": None}, default="the user in the URL"),
+        _login("User name.", systems=_LOGS_IN, default="the user in the URL"),
     ] = None
     password_env: Annotated[
         Variable | None,
-        _login("Environment variable that holds its password.", systems=_ALL | {"influx": None}),
+        _login("Environment variable that holds its password.", systems=_LOGS_IN),
     ] = None
     token_env: Annotated[
         Variable | None,
@@ -78,11 +79,7 @@ class Login(Table):
         dict[str, StrictStr],
         AfterValidator(_headers),
         _login(
-            "NAME=VALUE sent with every call. Repeatable.",
-            systems=_ARROW,
-            flag="--header",
-            form="pairs",
-            default="none",
+            "NAME=VALUE sent with every call. Repeatable.", systems=_ARROW, flag="--header", default="none"
         ),
     ] = Field(default_factory=dict)
     header_env: Annotated[
@@ -90,7 +87,6 @@ class Login(Table):
         _login(
             "NAME=VARIABLE: a header whose value is in an environment variable. Repeatable.",
             systems=_ARROW,
-            form="pairs",
             default="none",
         ),
     ] = Field(default_factory=dict)

@@ -87,14 +87,21 @@ impl PointsFile {
     }
 
     /// Adds a series' points from all its pieces, sorted by time.
-    fn gather(&mut self, name: &[u8], run: &[Piece], parts: &[Part]) -> Totals {
+    fn gather(
+        &mut self,
+        name: &[u8],
+        run: &[Piece],
+        parts: &[Part],
+        columns: &[Vec<f64>],
+    ) -> Totals {
         let from = self.times.len();
         for piece in run {
-            let part = &parts[piece.part as usize];
-            self.times.extend_from_slice(&part.stamps);
-            let rows = part.values.chunks_exact(part.series.len());
+            let (part, column) = (piece.part as usize, piece.column as usize);
+            let stamps = &parts[part].stamps;
+            self.times.extend_from_slice(stamps);
+            let first = column * stamps.len();
             self.values
-                .extend(rows.map(|row| row[piece.column as usize]));
+                .extend_from_slice(&columns[part][first..first + stamps.len()]);
         }
         let (times, values) = (&mut self.times[from..], &mut self.values[from..]);
         if !times.is_sorted() {
@@ -253,10 +260,11 @@ pub fn write_points(
     sync: bool,
 ) -> Result<(Vec<Line>, u64)> {
     let (mut file, mut lines) = (PointsFile::create(path)?, Vec::new());
+    let columns: Vec<_> = parts.iter().map(transpose).collect();
     for run in pieces(parts, registry).chunk_by(|a, b| a.series == b.series) {
         let name: Box<[u8]> = registry.names().get(run[0].series).into();
         lines.push(Line {
-            totals: file.gather(&name, run, parts),
+            totals: file.gather(&name, run, parts, &columns),
             name,
         });
         file.write_groups(false)?;
@@ -264,6 +272,18 @@ pub fn write_points(
     file.write_groups(true)?;
     file.file.finish()?;
     Ok((lines, finish(file.file.inner_mut(), sync)?))
+}
+
+/// A part's values, column by column: a series' values lie together, and memory is read once.
+fn transpose(part: &Part) -> Vec<f64> {
+    let rows = part.stamps.len();
+    let mut columns = vec![0.0; part.values.len()];
+    for (row, values) in part.values.chunks_exact(part.series.len()).enumerate() {
+        for (column, value) in values.iter().enumerate() {
+            columns[column * rows + row] = *value;
+        }
+    }
+    columns
 }
 
 /// All columns of all parts in the order of their series' names.

@@ -3,7 +3,7 @@
 use arrow_schema::{DataType, TimeUnit};
 
 use crate::read::{Column, SUMMED_DIGITS};
-use crate::sql::{is_bytes, is_text, number_word, Dialect, Literals, Nanoseconds, Nul};
+use crate::sql::{is_bytes, is_text, number_word, Dialect, Literals, Nul, Second};
 
 pub const DUCKDB: &Dialect = &Dialect {
     name: "duckdb",
@@ -18,7 +18,10 @@ pub const DUCKDB: &Dialect = &Dialect {
         _ => None,
     },
     literals: Literals {
-        nanoseconds: Nanoseconds::Timestamps,
+        second: Second {
+            timestamp: 9,
+            ..Dialect::STANDARD.literals.second
+        },
         utc: b"+00",
         bytes: [b"'", b"\\x", b"'::BLOB"],
         nul: Nul::Bytes(b"decode(", b")"),

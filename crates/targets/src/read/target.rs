@@ -10,7 +10,7 @@ use super::session::Checks;
 use super::{
     by_hash, compare, Baseline, Partition, Reading, Rows, Split, Subject, Summed, OWN_TABLE,
 };
-use crate::database::{ask, connected, drop_statement, exists, run, Database, Purpose};
+use crate::database::{ask, connected, exists, run, Database, Purpose};
 use crate::upsert::{is_own, occupied};
 use crate::{each, planned, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::data::upsert::Table;
@@ -228,7 +228,7 @@ impl<D: Reads> ReadTarget<D> {
             add: Vec::new(),
         };
         let create = D::DIALECT.create_plain(&table)?;
-        let drop = drop_statement::<D>(&table.name);
+        let drop = D::drop_table(&table.name);
         run(&self.database, link, &drop).await?;
         self.made = true;
         run(&self.database, link, &create).await?;
@@ -324,7 +324,7 @@ impl<D: Reads> ReadTarget<D> {
             return Ok(());
         }
         let mut link = connected(&self.database, &self.spec, Purpose::Clean).await?;
-        let drop = drop_statement::<D>(&self.table());
+        let drop = D::drop_table(&self.table());
         run(&self.database, &mut link, &drop).await?;
         self.database.close(link).await;
         Ok(())

@@ -148,8 +148,7 @@ impl Dialect {
                 "{} {}{}",
                 self.quoted(field.name()),
                 self.column_type(table, at, widths)?,
-                // MySQL before 8 takes a timestamp for NOT NULL unless told otherwise.
-                if required { " NOT NULL" } else { " NULL" }
+                if required { " NOT NULL" } else { self.nullable }
             ));
         }
         if !table.key.is_empty() {

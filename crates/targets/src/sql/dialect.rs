@@ -25,6 +25,8 @@ pub struct Dialect {
     /// The type of text to which a value is cast.
     pub text: &'static str,
     pub merge: Merge,
+    /// What stands behind the type of a column that may be null.
+    pub nullable: &'static str,
     /// The type of a column that holds Arrow's values without loss. Decimals have their own line.
     pub column_type: fn(&DataType) -> Option<String>,
     /// Digits of a decimal at most, and those behind its point; `None`: it is kept as text.
@@ -74,7 +76,7 @@ pub struct Literals {
     /// `1`, not `true`.
     pub digits_for_booleans: bool,
     pub most_integer: u64,
-    pub nanoseconds: Nanoseconds,
+    pub second: Second,
     /// What follows a time in UTC.
     pub utc: &'static [u8],
     /// Before bytes, before each one's two digits, and behind them.
@@ -84,13 +86,24 @@ pub struct Literals {
     pub infinite: fn(f64) -> Option<String>,
 }
 
-/// Which times keep them; the others keep microseconds.
+/// Digits behind a second's point that are kept, of timestamps without a zone, of those with one, and of times of a
+/// day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Nanoseconds {
-    None,
-    /// Those of a day, without a zone.
-    Timestamps,
-    All,
+pub struct Second {
+    pub timestamp: usize,
+    pub zoned: usize,
+    pub time: usize,
+}
+
+impl Second {
+    /// So many of all of them.
+    pub const fn all(digits: usize) -> Self {
+        Self {
+            timestamp: digits,
+            zoned: digits,
+            time: digits,
+        }
+    }
 }
 
 /// A NUL character in text.
@@ -115,6 +128,8 @@ impl Dialect {
         numbered: true,
         text: "VARCHAR",
         merge: Merge::OnConflict,
+        // MySQL before 8 takes a timestamp for NOT NULL unless told otherwise.
+        nullable: " NULL",
         column_type: standard_type,
         decimals: Some((1000, 1000)),
         usage_type: |_| None,
@@ -123,7 +138,7 @@ impl Dialect {
         literals: Literals {
             digits_for_booleans: false,
             most_integer: u64::MAX,
-            nanoseconds: Nanoseconds::None,
+            second: Second::all(6),
             utc: b"",
             bytes: [b"x'", b"", b"'"],
             nul: Nul::Refused,

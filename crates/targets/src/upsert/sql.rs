@@ -8,7 +8,7 @@ use super::{
     compare, is_own, merged_note, occupied, read_back, Builder, Calls, Effect, Executor, Found,
     Share, Work, Written,
 };
-use crate::database::{ask, connected, drop_statement, exists, numbers, run, Database, Purpose};
+use crate::database::{ask, connected, exists, numbers, run, Database, Purpose};
 use crate::sql::Extra;
 use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::data::upsert::{Batches, Table};
@@ -147,7 +147,7 @@ impl<D: Upserts> SqlTarget<D> {
         }
         let create = self.database.create_table(table, batches)?;
         if exists {
-            let drop = drop_statement::<D>(&self.table);
+            let drop = D::drop_table(&self.table);
             run(&self.database, link, &drop).await?;
         }
         run(&self.database, link, &create).await?;
@@ -251,7 +251,7 @@ impl<D: Upserts> SqlTarget<D> {
             return Ok(());
         }
         let mut link = self.connect(Purpose::Clean).await?;
-        let drop = drop_statement::<D>(&self.table);
+        let drop = D::drop_table(&self.table);
         run(&self.database, &mut link, &drop).await?;
         self.database.close(link).await;
         Ok(())

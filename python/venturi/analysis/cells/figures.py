@@ -72,6 +72,11 @@ def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     return out
 
 
+def grouped(items: Iterable[V], key: Callable[[V], Any]) -> dict[Any, list[V]]:
+    """These by their key, each group in its order."""
+    return by_key((key(one), one) for one in items)
+
+
 def quotient(amount: float | None, divisor: float | None, scale: float = 1.0) -> float | None:
     """amount / divisor x scale; None where either is missing or the divisor is not positive."""
     return None if amount is None or divisor is None or divisor <= 0 else amount / divisor * scale

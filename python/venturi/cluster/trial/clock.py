@@ -93,14 +93,11 @@ def measure(
     seconds: float,
     before: Sequence[Clock] | None = None,
     rounds: int = ROUNDS,
-    now_here: Callable[[], int] = time.time_ns,
+    local_now: Callable[[], int] = time.time_ns,
 ) -> list[Clock]:
     """The clocks of hosts. Each is asked for its time (unix, ns) until an exchange is about as good as the
     best one ever of that host, `rounds` times at most; some hosts are asked at once. `before`: their clocks
-    as they were measured last.
-
-    Raises what a call does, and TimeoutError where one takes longer.
-    """
+    as they were measured last. Raises what a call does, and TimeoutError where one takes longer."""
     found: list[list[Stamps]] = [[] for _ in asks]
     last = before or [ONE_MACHINE] * len(found)
     enough = [max(_ENOUGH_NS, _AS_GOOD * clock.best_ns) for clock in last]
@@ -112,31 +109,30 @@ def measure(
         ]
         for first in range(0, len(open_), _AT_ONCE):
             group = open_[first : first + _AT_ONCE]
-            calls = [_Exchange(asks[at], now_here) for at in group]
+            calls = [_Exchange(asks[at], local_now) for at in group]
             for at, call in zip(group, calls, strict=True):
                 found[at].append(call.stamps(seconds))
-    return [_best_of(old, of(exchanges)) for old, exchanges in zip(last, found, strict=True)]
-
-
-def _best_of(old: Clock, new: Clock) -> Clock:
-    return replace(new, best_ns=min(old.best_ns, new.best_ns)) if old.measured_unix_ns else new
+    return [
+        replace(new, best_ns=min(old.best_ns, new.best_ns)) if old.measured_unix_ns else new
+        for old, new in zip(last, map(of, found), strict=True)
+    ]
 
 
 class _Exchange:
     """One that is in flight."""
 
-    def __init__(self, ask: Callable[[], Future[int]], now_here: Callable[[], int]) -> None:
+    def __init__(self, ask: Callable[[], Future[int]], local_now: Callable[[], int]) -> None:
         self._back: int | None = None
-        self._now_here = now_here
-        self._sent = now_here()
+        self._local_now = local_now
+        self._sent = local_now()
         self._call = ask()
         self._call.add_done_callback(self._answered)
 
     def _answered(self, _: Future[int]) -> None:
         # By the thread that brings the answer, not when somebody comes to look at it.
-        self._back = self._now_here()
+        self._back = self._local_now()
 
     def stamps(self, seconds: float) -> Stamps:
-        there = int(self._call.result(seconds))
-        back = self._back if self._back is not None else self._now_here()
-        return Stamps(self._sent, there, there, back)
+        remote = int(self._call.result(seconds))
+        back = self._back if self._back is not None else self._local_now()
+        return Stamps(self._sent, remote, remote, back)

@@ -37,7 +37,7 @@ _TELLINGS, _MOST_TELLING_NS = 2, 5 * 10**9
 """So many times as long as it took to call all loaders before, they have to hear of the start, and no longer
 than this: the driver may have been stopped meanwhile."""
 _POLL_SECONDS = 0.1
-_ASKED_AT_ONCE = 10
+_POLLED_AT_ONCE = 10
 """Loaders polled for progress at a time: a call costs the driver almost a millisecond."""
 _LONGEST_CALL = 3600.0
 """A loader answers after so many seconds wherever it is, and is asked again."""
@@ -64,10 +64,8 @@ def head_start_ns(
     clocks: Sequence[Clock], round_trip_ns: int = 0, telling_ns: int = 0, timeout_ns: int = 30 * 10**9
 ) -> int:
     """From now to the start instant: time for all to hear of it, and more than the clocks are wrong.
-
     `telling_ns`: how long the driver took to call as many loaders before: it knows how busy its host is.
-    `timeout_ns`: the trial's; loaders refuse a start that is further away, as of a clock that is wrong.
-    """
+    `timeout_ns`: the trial's; loaders refuse a start that is further away, as of a clock that is wrong."""
     errors = max((clock.uncertainty_ns for clock in clocks), default=0)
     notice_ns = max(_HEAD_START_A_LOADER_NS * len(clocks), min(_TELLINGS * telling_ns, _MOST_TELLING_NS))
     return min(HEAD_START_NS + notice_ns + max(4 * errors, round_trip_ns), timeout_ns // 2)
@@ -131,7 +129,7 @@ def alone(
     patience = patience or Patience.of(spec)
     member = Member(handle, Share(0, int(spec["streams"])), Clock(), True)
     only = _LineUp(spec, [member], control, patience, None)
-    only.run_whole()
+    only.run_alone()
     if member.record is not None:
         return dict(json.loads(member.record))
     return lost(f"{member.where}: {member.lost}", member.progress)
@@ -179,7 +177,7 @@ class _LineUp:
             record |= {"outcome": "failed", "error": failure}
         return record
 
-    def run_whole(self) -> None:
+    def run_alone(self) -> None:
         try:
             member = self._members[0]
             member.begun = True
@@ -293,16 +291,16 @@ class _LineUp:
                 else:
                     member.progress = dict(member.poll.result())
                 member.poll = None
-            elif member.poll is not None and now - member.asked_at > self._patience.answer:
+            elif member.poll is not None and now - member.polled_at > self._patience.answer:
                 member.lose(f"has not answered for {self._patience.answer:g} s")
         free = [member for member in there if member.poll is None and not member.lost]
-        for member in sorted(free, key=lambda member: member.asked_at)[:_ASKED_AT_ONCE]:
+        for member in sorted(free, key=lambda member: member.polled_at)[:_POLLED_AT_ONCE]:
             self._ask(member)
         self._tell_progress()
 
     def _ask(self, member: Member) -> None:
         """How far it is."""
-        member.asked_at, began = self._now(), time.monotonic_ns()
+        member.polled_at, began = self._now(), time.monotonic_ns()
 
         def answered(_: Future[Any]) -> None:
             self._round_trip_ns = max(self._round_trip_ns, time.monotonic_ns() - began)
@@ -340,7 +338,7 @@ class _LineUp:
             call.add_done_callback(arrived.put)
 
         wanted = [m for m in self._members if m.begun and not m.lost and m.record is None]
-        deadline = time.monotonic() + seconds + _POLL_SECONDS * (1 + len(wanted) / _ASKED_AT_ONCE)
+        deadline = time.monotonic() + seconds + _POLL_SECONDS * (1 + len(wanted) / _POLLED_AT_ONCE)
         for member in wanted:
             # Wait for pending calls: a new one might overtake the call that begins a trial.
             last = member.awaited

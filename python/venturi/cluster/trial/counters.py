@@ -9,47 +9,45 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from venturi.cluster.trial.loaders import Part
 
 _BUSIEST_THREADS = 32
 _NETWORK = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_drops", "tx_drops")
 _SHARES = ("busy", "user", "system", "softirq", "irq", "steal", "iowait", "psi_cpu", "psi_memory", "psi_io")
 
 
-@dataclass(frozen=True)
-class LoaderResources:
-    """`resources` of one loader's record; `scope` tells for a column what its counter counts."""
-
-    name: str
-    resources: Mapping[str, Any] | None
-    cpu: Mapping[str, Any] | None
-    scope: Callable[[str], object]
-
-    @property
-    def client(self) -> Mapping[str, Any]:
-        return (self.resources or {}).get("client") or {}
+def _resources(part: Part) -> Mapping[str, Any]:
+    return part.record["resources"] or {}
 
 
-def merged_resources(
-    parts: Sequence[LoaderResources], lead: LoaderResources, error_ns: int = 0
-) -> dict[str, Any] | None:
+def _client(part: Part) -> Mapping[str, Any]:
+    return _resources(part).get("client") or {}
+
+
+def _columns(part: Part) -> Mapping[str, Any]:
+    """Its samples."""
+    return (part.record["samples"] or {}).get("client") or {}
+
+
+def merged_resources(parts: Sequence[Part], lead: Part, error_ns: int = 0) -> dict[str, Any] | None:
     """`RESOURCES` of the whole trial: all loaders as the client, the server as the lead saw it, whose clock
     may be wrong by `error_ns`."""
-    present = [part for part in parts if part.resources]
+    present = [part for part in parts if _resources(part)]
     if not present:
         return None
     if len(parts) == 1:
-        return dict(present[0].resources or {})
-    view = lead.resources or {}
+        return dict(_resources(present[0]))
+    view = _resources(lead)
     clock = view.get("clock")
     if clock:
         clock = {**clock, "uncertainty_ns": clock["uncertainty_ns"] + error_ns}
-    spent = [(part.resources or {}).get("sampler") or {} for part in present]
+    spent = [_resources(part).get("sampler") or {} for part in present]
     cost = sum(int(found.get("cpu_ns") or 0) for found in spent)
-    client, server = _end([part for part in present if part.client]), view.get("server")
+    client, server = _end([part for part in present if _client(part)]), view.get("server")
     used = sum(
         end["process"]["user_ns"] + end["process"]["system_ns"]
         for end in (client, server)
@@ -70,17 +68,19 @@ def merged_resources(
     }
 
 
-def cpu(parts: Sequence[LoaderResources]) -> dict[str, int]:
+def cpu(parts: Sequence[Part]) -> dict[str, int]:
     """CPU time of all loaders' processes; of loaders in one process, which all see the whole, the most."""
     most: dict[object, dict[str, int]] = {}
     for part in parts:
         found = most.setdefault(part.scope("user_ns"), {"user_ns": 0, "system_ns": 0})
         for kind in found:
-            found[kind] = max(found[kind], int((part.cpu or {}).get(kind) or 0))
+            found[kind] = max(
+                found[kind], int(((part.record["cpu"] or {}).get("client") or {}).get(kind) or 0)
+            )
     return {kind: sum(found[kind] for found in most.values()) for kind in ("user_ns", "system_ns")}
 
 
-def _end(parts: Sequence[LoaderResources]) -> dict[str, Any] | None:
+def _end(parts: Sequence[Part]) -> dict[str, Any] | None:
     if not parts:
         return None
 
@@ -90,10 +90,10 @@ def _end(parts: Sequence[LoaderResources]) -> dict[str, Any] | None:
 
     process = _once(parts, "user_ns", "process")
     # A loader's connections are its own, whatever else it shares.
-    sockets = [found for part in parts if (found := part.client.get("sockets"))]
+    sockets = [found for part in parts if (found := _client(part).get("sockets"))]
     return {
         "by": "self",
-        "window_ns": max(part.client["window_ns"] for part in parts),
+        "window_ns": max(_client(part)["window_ns"] for part in parts),
         "process": _process(process) if process else None,
         "host": merged("host_busy_ns", "host", _host),
         "cgroup": merged("throttled_ns", "cgroup", _group),
@@ -103,11 +103,11 @@ def _end(parts: Sequence[LoaderResources]) -> dict[str, Any] | None:
     }
 
 
-def _once(parts: Sequence[LoaderResources], column: str, name: str) -> list[tuple[str, Mapping[str, Any]]]:
+def _once(parts: Sequence[Part], column: str, name: str) -> list[tuple[str, Mapping[str, Any]]]:
     found: dict[object, tuple[str, Mapping[str, Any]]] = {}
     for part in parts:
-        if part.client.get(name):
-            found.setdefault(part.scope(column), (part.name, part.client[name]))
+        if _client(part).get(name):
+            found.setdefault(part.scope(column), (part.host, _client(part)[name]))
     return list(found.values())
 
 
@@ -209,31 +209,20 @@ _MOST_SOCKETS = 4096
 _NO_COUNTERS = ("t_ns", "thread_names")
 
 
-@dataclass(frozen=True)
-class LoaderSamples:
-    """The samples of one loader. The scopes say what its counters count: two of one scope count the same."""
-
-    name: str
-    columns: Mapping[str, Any]
-    # Its start instant on the common time line.
-    origin_ns: int
-    scope: Callable[[str], object]
-
-
-def merged_samples(parts: Sequence[LoaderSamples]) -> dict[str, dict[str, Any]]:
+def merged_samples(parts: Sequence[Part]) -> dict[str, dict[str, Any]]:
     """By end: `client` with all of them added up, and where there are several `client:NAME` with each."""
-    parts = [part for part in parts if part.columns.get("t_ns")]
+    parts = [part for part in parts if _columns(part).get("t_ns")]
     if not parts:
         return {}
     if len(parts) == 1:
         return {"client": _shifted(parts[0], 1)}
-    stride = _stride(sum(_values(part.columns) for part in parts), max(_length(p) for p in parts))
-    own = {f"client:{part.name}": _shifted(part, stride) for part in parts}
+    stride = _stride(sum(_values(_columns(part)) for part in parts), max(_length(p) for p in parts))
+    own = {f"client:{part.host}": _shifted(part, stride) for part in parts}
     return {"client": _sum_samples(parts), **own}
 
 
-def _length(part: LoaderSamples) -> int:
-    return len(part.columns["t_ns"])
+def _length(part: Part) -> int:
+    return len(_columns(part)["t_ns"])
 
 
 def _values(columns: Mapping[str, Any]) -> int:
@@ -248,7 +237,7 @@ def _stride(values: int, rows: int) -> int:
     return max(1, -(-values // _MOST_VALUES), -(-rows // _MOST_ROWS))
 
 
-def _shifted(part: LoaderSamples, stride: int) -> dict[str, Any]:
+def _shifted(part: Part, stride: int) -> dict[str, Any]:
     """A host's own rows with times on the common line, every `stride`-th of them and the last one."""
     rows = _length(part)
     kept = sorted({*range(0, rows, stride), rows - 1})
@@ -261,20 +250,20 @@ def _shifted(part: LoaderSamples, stride: int) -> dict[str, Any]:
         return [values[at] for at in kept]
 
     found = {
-        name: values if name == "thread_names" else thin(values) for name, values in part.columns.items()
+        name: values if name == "thread_names" else thin(values) for name, values in _columns(part).items()
     }
     found["t_ns"] = [at + part.origin_ns for at in found["t_ns"]]
     return found
 
 
-def _sum_samples(parts: Sequence[LoaderSamples]) -> dict[str, Any]:
-    times = [np.array(part.columns["t_ns"], dtype=np.float64) + part.origin_ns for part in parts]
-    grid = _grid(times, sum(_values(part.columns) for part in parts))
+def _sum_samples(parts: Sequence[Part]) -> dict[str, Any]:
+    times = [np.array(_columns(part)["t_ns"], dtype=np.float64) + part.origin_ns for part in parts]
+    grid = _grid(times, sum(_values(_columns(part)) for part in parts))
     out: dict[str, Any] = {"t_ns": _rounded(grid)}
-    names = dict.fromkeys(name for part in parts for name in part.columns if name not in _NO_COUNTERS)
+    names = dict.fromkeys(name for part in parts for name in _columns(part) if name not in _NO_COUNTERS)
     for name in names:
         chosen = _distinct(parts, name)
-        columns: list[Any] = [parts[at].columns.get(name) for at in chosen]
+        columns: list[Any] = [_columns(parts[at]).get(name) for at in chosen]
         if any(not values for values in columns):
             # The sum of what is known would be no sum.
             continue
@@ -288,9 +277,9 @@ def _sum_samples(parts: Sequence[LoaderSamples]) -> dict[str, Any]:
             added = np.min(curves, axis=0) if name == "memory_available_bytes" else np.sum(curves, axis=0)
             out[name] = _rounded(added)
     names_of = [
-        f"{parts[at].name}/{thread}"
+        f"{parts[at].host}/{thread}"
         for at in _distinct(parts, "thread_cpu_ns")
-        for thread in parts[at].columns.get("thread_names") or []
+        for thread in _columns(parts[at]).get("thread_names") or []
     ]
     if names_of:
         out["thread_names"] = names_of[:_MOST_THREADS]
@@ -308,7 +297,7 @@ def _grid(times: Sequence[Any], values: int) -> Any:
     return np.unique(np.concatenate([[low], grid, [high]]))
 
 
-def _distinct(parts: Sequence[LoaderSamples], name: str) -> list[int]:
+def _distinct(parts: Sequence[Part], name: str) -> list[int]:
     """One part of each scope: what several count alike is counted once."""
     seen: dict[object, int] = {}
     for at, part in enumerate(parts):
@@ -341,47 +330,42 @@ _ENOUGH_SAMPLES = 4
 """So many instants inside the steady_window, and a loader's samples tell more than its mean rate."""
 
 
-@dataclass(frozen=True)
-class LoaderInterval:
-    """What one loader moved; `origin_ns` is its start instant on the common time line."""
-
-    record: Mapping[str, Any]
-    origin_ns: int
-
-    def bounds(self) -> tuple[int, int] | None:
-        """Where its own streams are steady, on the common time line; None if some stream moved nothing."""
-        streams = self.record.get("streams") or []
-        if not streams or any(not stream["first_batch_ns"] for stream in streams):
-            return None
-        first = max(stream["first_batch_ns"] for stream in streams)
-        return first + self.origin_ns, min(stream["end_ns"] for stream in streams) + self.origin_ns
-
-    def within(self, start: int, end: int, column: str) -> float:
-        """Rows or payload bytes from `start` to `end`, which lie in its own steady steady_window."""
-        times = self.record["times"]
-        if not times["steady_ns"]:
-            return 0.0
-        rate = times[f"steady_{column}"] / times["steady_ns"]
-        client = ((self.record.get("samples") or {}).get("client")) or {}
-        at = np.array(client.get("t_ns") or [], dtype=np.float64) + self.origin_ns
-        if ((at > start) & (at < end)).sum() >= _ENOUGH_SAMPLES and client.get(column):
-            curve = np.interp([start, end], *self._knots(at, client[column], column))
-            return float(curve[1] - curve[0])
-        return float(rate * (end - start))
-
-    def _knots(self, at: Any, values: Sequence[int], column: str) -> tuple[Any, Any]:
-        total = self.record["counts"][column]
-        end = self.origin_ns + self.record["times"]["interval_ns"]
-        inside = (at > self.origin_ns) & (at < end)
-        return (
-            np.concatenate([[self.origin_ns], at[inside], [end]]),
-            np.concatenate([[0], np.array(values, dtype=np.float64)[inside], [total]]),
-        )
+def _bounds(part: Part) -> tuple[int, int] | None:
+    """Where its own streams are steady, on the common time line; None if some stream moved nothing."""
+    streams = part.record.get("streams") or []
+    if not streams or any(not stream["first_batch_ns"] for stream in streams):
+        return None
+    first = max(stream["first_batch_ns"] for stream in streams)
+    return first + part.origin_ns, min(stream["end_ns"] for stream in streams) + part.origin_ns
 
 
-def steady_window(parts: Sequence[LoaderInterval]) -> dict[str, int]:
+def _within(part: Part, start: int, end: int, column: str) -> float:
+    """Rows or payload bytes from `start` to `end`, which lie in its own steady window."""
+    times = part.record["times"]
+    if not times["steady_ns"]:
+        return 0.0
+    rate = times[f"steady_{column}"] / times["steady_ns"]
+    client = _columns(part)
+    at = np.array(client.get("t_ns") or [], dtype=np.float64) + part.origin_ns
+    if ((at > start) & (at < end)).sum() >= _ENOUGH_SAMPLES and client.get(column):
+        curve = np.interp([start, end], *_knots(part, at, client[column], column))
+        return float(curve[1] - curve[0])
+    return float(rate * (end - start))
+
+
+def _knots(part: Part, at: Any, values: Sequence[int], column: str) -> tuple[Any, Any]:
+    total = part.record["counts"][column]
+    end = part.origin_ns + part.record["times"]["interval_ns"]
+    inside = (at > part.origin_ns) & (at < end)
+    return (
+        np.concatenate([[part.origin_ns], at[inside], [end]]),
+        np.concatenate([[0], np.array(values, dtype=np.float64)[inside], [total]]),
+    )
+
+
+def steady_window(parts: Sequence[Part]) -> dict[str, int]:
     """`steady_ns`, `steady_rows` and `steady_payload_bytes`: zeros if there is no such window."""
-    bounds = [part.bounds() for part in parts]
+    bounds = [_bounds(part) for part in parts]
     present = [found for found in bounds if found is not None]
     nothing = {"steady_ns": 0, "steady_rows": 0, "steady_payload_bytes": 0}
     if not present or len(present) < len(parts):
@@ -392,7 +376,7 @@ def steady_window(parts: Sequence[LoaderInterval]) -> dict[str, int]:
     return {
         "steady_ns": end - start,
         **{
-            f"steady_{column}": round(sum(part.within(start, end, column) for part in parts))
+            f"steady_{column}": round(sum(_within(part, start, end, column) for part in parts))
             for column in ("rows", "payload_bytes")
         },
     }

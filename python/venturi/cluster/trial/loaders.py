@@ -70,10 +70,8 @@ class Share:
 
 
 def divide(streams: int, loaders: int) -> list[Share]:
-    """A share for each loader, in their order, as even as can be: earlier ones have one stream more.
-
-    Raises ScenarioError if some would have none.
-    """
+    """A share for each loader, in their order, as even as can be: earlier ones have one stream more. Raises
+    ScenarioError if some would have none."""
     if loaders < 1:
         raise ScenarioError(f"{loaders} loaders: a trial needs at least one")
     if streams < loaders:
@@ -119,6 +117,8 @@ class Part:
     clock: Clock = ONE_MACHINE
     identity: Mapping[str, Any] = field(default_factory=dict)
     """What `Loader.identify` told: which loaders share a machine, a network, a process."""
+    origin_ns: int = 0
+    """Its start instant on the time line of the merged record."""
 
     @property
     def where(self) -> str:
@@ -170,7 +170,7 @@ class Member:
     lost: str | None = None
     progress: dict[str, Any] = field(default_factory=dict)
     poll: Future[Any] | None = None
-    asked_at: float = 0.0
+    polled_at: float = 0.0
     awaited: Future[Any] | None = None
     """The last call that is answered with a phase."""
     tallies: str | None = None

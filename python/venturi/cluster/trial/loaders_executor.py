@@ -16,7 +16,7 @@ from venturi.cluster.trial import clock, coordinator
 from venturi.cluster.trial.loaders import ClusterControl, Handle, divide
 from venturi.common.credentials import masked
 from venturi.common.environment import boot_id, link, version
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 from venturi.common.runtime import load_core
 from venturi.engine.executor import CoreExecutor, Executor, TrialControl
 from venturi.engine.loader import joined
@@ -33,10 +33,10 @@ def identify(loaders: Sequence[Handle], seconds: float) -> None:
     wait([call for _, call in calls], seconds)
     for loader, call in calls:
         if not call.done():
-            raise VenturiError(f"{loader.name} did not start within {seconds:g} s", ExitCode.UNREACHABLE)
+            raise UnreachableError(f"{loader.name} did not start within {seconds:g} s")
         if error := call.exception():
             text = masked(" ".join(str(error).split()))[:300] or type(error).__name__
-            raise VenturiError(f"{loader.name} does not start: {text}", ExitCode.UNREACHABLE)
+            raise UnreachableError(f"{loader.name} does not start: {text}")
         loader.identity = dict(call.result())
         expected = {"venturi": version("venturi"), "core": load_core().version(), "format": FORMAT_VERSION}
         for name, value in expected.items():
@@ -48,7 +48,7 @@ def identify(loaders: Sequence[Handle], seconds: float) -> None:
                 )
 
 
-def is_here(identity: Mapping[str, Any]) -> bool:
+def on_this_host(identity: Mapping[str, Any]) -> bool:
     """Whether a loader has this process's machine, files and loopback."""
     return identity.get("boot_id") == boot_id() and identity.get("network") == link("/proc/self/ns/net")
 
@@ -119,11 +119,9 @@ class LoadersExecutor(Executor):
         return record
 
     def probe_tcp(self, text: str, control: TrialControl) -> str:
-        """Raw TCP by several loaders at once, with a share of the connections each, or by one alone.
-
-        `from` in the spec says which: `loaders=4`, or `loader-2`; `first` is the number of the first stream,
-        which says the server. Raises VenturiError if one does not answer.
-        """
+        """Raw TCP by several loaders at once, with a share of the connections each, or by one alone. `from`
+        in the spec says which: `loaders=4`, or `loader-2`; `first` is the number of the first stream, which
+        says the server. Raises VenturiError if one does not answer."""
         spec = json.loads(text)
         name, streams, first = str(spec.pop("from", "")), int(spec["streams"]), int(spec.pop("first", 0))
         _, several, count = name.partition("=")
@@ -159,7 +157,7 @@ def _answers(
             for loader in loaders:
                 loader.call("cancel")
     if pending:
-        raise VenturiError(f"no answer of a probe within {_PROBE_SECONDS:g} s", ExitCode.UNREACHABLE)
+        raise UnreachableError(f"no answer of a probe within {_PROBE_SECONDS:g} s")
     return [json.loads(call.result()) for call in calls]
 
 
@@ -169,14 +167,14 @@ class _Control(ClusterControl):
     def __init__(self, local: TrialControl) -> None:
         super().__init__()
         self.local = local
-        self.is_here = False
+        self.on_this_host = False
 
     def cancel(self) -> None:
         super().cancel()
         self.local.cancel()
 
     def progress(self) -> Any:
-        return self.local.progress() if self.is_here else super().progress()
+        return self.local.progress() if self.on_this_host else super().progress()
 
 
 class Beside:
@@ -197,24 +195,24 @@ class Beside:
     def control(self) -> TrialControl:
         return _Control(self._local.control())
 
-    def _run_here(self, method: str, spec: str, control: TrialControl) -> str:
+    def _run_locally(self, method: str, spec: str, control: TrialControl) -> str:
         assert isinstance(control, _Control)
-        control.is_here = True
+        control.on_this_host = True
         return str(getattr(self._local, method)(spec, control.local))
 
     def run_trial(self, spec: str, control: TrialControl) -> str | dict[str, Any]:
         if json.loads(spec).get("loaders"):
             placed: dict[str, Any] = self._placed.run_trial(spec, control)
             return placed
-        return self._run_here("run_trial", spec, control)
+        return self._run_locally("run_trial", spec, control)
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         if json.loads(spec).get("from"):
             return str(self._placed.probe_tcp(spec, control))
-        return self._run_here("probe_tcp", spec, control)
+        return self._run_locally("probe_tcp", spec, control)
 
     def probe(self, spec: str, control: TrialControl) -> str:
-        return self._run_here("probe", spec, control)
+        return self._run_locally("probe", spec, control)
 
     def close(self) -> None:
         self._placed.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from venturi.cluster.trial import counters
@@ -31,17 +32,16 @@ def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str,
     """
     if not parts:
         raise ValueError("no part to merge")
-    parts = [Part(**{**vars(part), "record": completed(part.record)}) for part in parts]
-    lead = next((part for part in parts if part.lead), parts[0])
+    parts = [replace(part, record=completed(part.record)) for part in parts]
     started = [part.started_ns for part in parts if part.started_ns]
     agreed = agreed_unix_ns or min(started, default=0)
     # How much later than agreed each one began. Nobody begins before: an earlier start is its clock's error.
     late = {part.host: max(0, part.started_ns - agreed) if part.started_ns else 0 for part in parts}
     # The record's one zero is when the first of them began: all times in it count from there.
     zero = min((late[part.host] for part in parts if part.record["streams"]), default=0)
-    origins = {host: max(0, ns - zero) for host, ns in late.items()}
+    parts = [replace(part, origin_ns=max(0, late[part.host] - zero)) for part in parts]
+    lead = next((part for part in parts if part.lead), parts[0])
     records = [part.record for part in parts]
-    seen = [_seen(part) for part in parts]
     outcome, error = _outcome(parts)
     first = lead.record
     merged = {
@@ -49,30 +49,23 @@ def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str,
         "error": error,
         "target": first["target"] or next((r["target"] for r in records if r["target"]), None),
         "counts": _counts(records, first),
-        "times": _times(parts, first, agreed + zero if agreed else 0, zero, origins),
+        "times": _times(parts, first, agreed + zero if agreed else 0, zero),
         "verification": first["verification"],
         "errors": _errors(records),
-        "cpu": _cpu(first, seen, records),
+        "cpu": _cpu(first, parts, records),
         "stages": _both(records, first, "stages"),
         "workers": _both(records, first, "workers"),
-        "resources": counters.merged_resources(seen, seen[parts.index(lead)], lead.clock.uncertainty_ns),
-        "streams": _streams(parts, origins),
+        "resources": counters.merged_resources(parts, lead, lead.clock.uncertainty_ns),
+        "streams": _streams(parts),
         "latency": _latency(records),
         "schedule": _schedule(records),
         "pin": first["pin"],
         "instrument": _instrument(records),
         "hosts": [_host(part) for part in parts],
-        "samples": _samples(parts, lead, origins),
+        "samples": _samples(parts, lead),
     }
     pools = _pools(records, first)
     return merged | ({"pools": pools} if pools else {})
-
-
-def _seen(part: Part) -> counters.LoaderResources:
-    cpu = part.record["cpu"]
-    return counters.LoaderResources(
-        part.host, part.record["resources"], cpu["client"] if cpu else None, part.scope
-    )
 
 
 def _outcome(parts: Sequence[Part]) -> tuple[str, dict[str, Any] | None]:
@@ -96,25 +89,21 @@ def _counts(records: Sequence[Record], lead: Record) -> dict[str, Any]:
     return {**summed, "stored_bytes": lead["counts"].get("stored_bytes")}
 
 
-def _times(
-    parts: Sequence[Part], lead: Record, started: int, late: int, origins: Mapping[str, int]
-) -> dict[str, int]:
+def _times(parts: Sequence[Part], lead: Record, started: int, late: int) -> dict[str, int]:
     ran = [part for part in parts if part.record["streams"]]
     # Lost ones have no streams to tell of, but a time until which they were known.
-    ends = [origins[part.host] + int(part.record["times"]["interval_ns"]) for part in parts]
+    ends = [part.origin_ns + int(part.record["times"]["interval_ns"]) for part in parts]
     if len(parts) == 1:
         times = lead["times"]
         window = {name: int(times[name]) for name in ("steady_ns", "steady_rows", "steady_payload_bytes")}
     else:
-        window = counters.steady_window(
-            [counters.LoaderInterval(part.record, origins[part.host]) for part in parts]
-        )
+        window = counters.steady_window(parts)
     return {
         "started_unix_ns": started,
         "setup_ns": max(int(part.record["times"]["setup_ns"]) for part in parts),
         "interval_ns": max(ends),
         "verify_ns": int(lead["times"]["verify_ns"]),
-        "start_skew_ns": max((_skew(part, late + origins[part.host]) for part in ran), default=0),
+        "start_skew_ns": max((_skew(part, late + part.origin_ns) for part in ran), default=0),
         **window,
     }
 
@@ -125,19 +114,18 @@ def _skew(part: Part, late: int) -> int:
     return late + latest + part.clock.uncertainty_ns
 
 
-def _streams(parts: Sequence[Part], origins: Mapping[str, int]) -> list[dict[str, Any]]:
+def _streams(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """All of them, with times on the common line; threads of later hosts get later numbers."""
     found: list[dict[str, Any]] = []
     threads = 0
     for part in parts:
-        origin = origins[part.host]
         for stream in part.record["streams"]:
             moved = {
                 # A stream that never came so far has no such moment, and says 0.
-                name: stream[name] + origin if stream[name] else 0
+                name: stream[name] + part.origin_ns if stream[name] else 0
                 for name in ("first_batch_ns", "end_ns")
             }
-            started = stream["start_ns"] + origin if stream["end_ns"] else stream["start_ns"]
+            started = stream["start_ns"] + part.origin_ns if stream["end_ns"] else stream["start_ns"]
             found.append({**stream, "thread": stream["thread"] + threads, "start_ns": started, **moved})
         threads += max((stream["thread"] for stream in part.record["streams"]), default=-1) + 1
     return sorted(found, key=lambda stream: stream["stream"])
@@ -165,12 +153,10 @@ def _errors(records: Sequence[Record]) -> dict[str, Any] | None:
     }
 
 
-def _cpu(
-    lead: Record, seen: Sequence[counters.LoaderResources], records: Sequence[Record]
-) -> dict[str, Any] | None:
+def _cpu(lead: Record, parts: Sequence[Part], records: Sequence[Record]) -> dict[str, Any] | None:
     if not any(record["cpu"] for record in records):
         return None
-    return {"client": counters.cpu(seen), "server": (lead["cpu"] or {}).get("server")}
+    return {"client": counters.cpu(parts), "server": (lead["cpu"] or {}).get("server")}
 
 
 def _both(records: Sequence[Record], lead: Record, name: str) -> dict[str, Any] | None:
@@ -232,18 +218,13 @@ def _instrument(records: Sequence[Record]) -> dict[str, Any] | None:
     }
 
 
-def _samples(parts: Sequence[Part], lead: Part, origins: Mapping[str, int]) -> dict[str, Any] | None:
-    rows = [
-        counters.LoaderSamples(part.host, client, origins[part.host], part.scope)
-        for part in parts
-        if (client := (part.record["samples"] or {}).get("client"))
-    ]
-    found = counters.merged_samples(rows)
+def _samples(parts: Sequence[Part], lead: Part) -> dict[str, Any] | None:
+    found = counters.merged_samples(parts)
     if not found:
         return None
     server = dict((lead.record["samples"] or {}).get("server") or {})
     if server:
-        server["t_ns"] = [at + origins[lead.host] for at in server["t_ns"]]
+        server["t_ns"] = [at + lead.origin_ns for at in server["t_ns"]]
     client = found.pop("client")
     return {"client": client, "server": server or None, **found}
 

@@ -23,7 +23,7 @@ from venturi.plan import matrix
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
 from venturi.plan.load import layer_tree, load
-from venturi.plan.rules.services import names_something
+from venturi.plan.rules.systems import names_something
 from venturi.plan.scenario import Scenario
 from venturi.targets.system import (
     BY_SCHEME,

@@ -10,7 +10,7 @@ from venturi.analysis.cells.figures import NOUNS, per_second, throughput
 from venturi.measure.prove.bench import Bench, Trial
 from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, ProofName, Reason
 from venturi.measure.prove.relay import FRAMINGS, Plan
-from venturi.targets.system import batches_as_asked, has_tables
+from venturi.targets.system import batches_as_configured, has_tables
 
 RIGHT = 0.01
 """The error of a rate that is allowed."""
@@ -27,7 +27,7 @@ def prove(bench: Bench, short: bool = False) -> Proof:
     checks, missing = Checks(), []
     batches = 240 if short else 480
     for operation in bench.operations[-1:] if short else bench.operations:
-        if batches_as_asked(bench.cell(operation=operation).parameters):
+        if batches_as_configured(bench.cell(operation=operation).parameters):
             checks += bench.attempt(_schedule, operation, batches, 1 if short else bench.streams)
         else:
             missing.append((operation, Reason.NO_BATCHES))

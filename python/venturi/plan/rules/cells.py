@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from venturi.common.environment import memory_limit
 from venturi.common.suffixes import fitting, format_bytes
 from venturi.inputs.files import MOST_BATCH_BYTES
-from venturi.plan.rules import services, stores
+from venturi.plan.rules import systems
 from venturi.plan.rules.options import check_values, with_article
-from venturi.plan.rules.services import check_exec, check_flight, check_http, check_tls, names_something
+from venturi.plan.rules.systems import check_exec, check_flight, check_http, check_tls, names_something
 from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target
 from venturi.plan.workload import OPERATIONS, Workload
@@ -41,13 +41,13 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target) -> None:
     if is_plugin(url):
         pass
     elif workload.operation == "upsert":
-        stores.check_upsert(workload, target, wrong)
+        systems.check_upsert(workload, target, wrong)
     elif workload.operation == "ingest":
-        stores.check_ingest(workload, target, wrong)
+        systems.check_ingest(workload, target, wrong)
     elif is_charrow(url):
-        services.check_query(workload, target, wrong)
+        systems.check_query(workload, target, wrong)
     elif has_tables(url):
-        stores.check_table(workload, target, wrong)
+        systems.check_table(workload, target, wrong)
     elif scheme_of(url) == "http+arrow":
         check_http(workload, target, wrong)
     elif scheme_of(url) == "exec":
@@ -108,7 +108,7 @@ def _check_data(workload: Workload, url: str, wrong: Wrong) -> None:
     elif scheme == "akumuli":
         taken = (*taken, "archive")
     elif is_plugin(url):
-        taken = ("remote",) if services.gets_own(workload, url) else _DATA["put"]
+        taken = ("remote",) if systems.gets_own(workload, url) else _DATA["put"]
     elif scheme == "empty" and operation == "ingest":
         taken = ("metrics",)
     if data not in taken:

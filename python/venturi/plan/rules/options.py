@@ -38,11 +38,11 @@ def without_inapplicable(scenario: Scenario) -> Scenario:
     Options that came with the address, or after it, stay: they are mistakes, and are named as such.
     """
 
-    def given_before(name: str) -> bool:
-        return given_with_address(scenario, "target", name) is False
+    def set_before(name: str) -> bool:
+        return set_with_address(scenario, "target", name) is False
 
     changed = set(scenario.target.changed()) | {name for name in scenario.axes if name in APPLIES}
-    dropped = [n for n in APPLIES if n in changed and given_before(n) and not _means_something(scenario, n)]
+    dropped = [n for n in APPLIES if n in changed and set_before(n) and not _means_something(scenario, n)]
     if not dropped:
         return scenario
     axes = {axis: values for axis, values in scenario.axes.items() if axis not in dropped}
@@ -60,7 +60,7 @@ def without_inapplicable(scenario: Scenario) -> Scenario:
     )
 
 
-def given_with_address(scenario: Scenario, table: str, name: str) -> bool | None:
+def set_with_address(scenario: Scenario, table: str, name: str) -> bool | None:
     """Whether a key, or its axis, was given by the layer that names the address or a later one; None: by
     none."""
     layers = scenario.layers
@@ -92,12 +92,12 @@ def belongs_to_other_target(scenario: Scenario, chosen: Mapping[str, Any], url: 
     """Whether one of these values of axes is unknown to this address and known to another: of an axis each
     address has the values that it knows. Where it knows none, that is a mistake."""
 
-    def is_known(name: str, value: Any, at: str) -> bool:
+    def takes(name: str, value: Any, at: str) -> bool:
         return scheme_of(at) in APPLIES[name] and (value is None or not _unknown(name, value, at))
 
     def is_left_out(name: str, value: Any) -> bool:
-        applying = any(is_known(name, other, url) for other in scenario.axes.get(name, ()))
-        return applying and any(is_known(name, value, other) for other in addresses(scenario))
+        applying = any(takes(name, other, url) for other in scenario.axes.get(name, ()))
+        return applying and any(takes(name, value, other) for other in addresses(scenario))
 
     options = {name: value for name, value in chosen.items() if name in APPLIES and value is not None}
     return any(_unknown(name, value, url) and is_left_out(name, value) for name, value in options.items())
@@ -138,14 +138,14 @@ def _applying(names: Iterable[str], url: str, operation: str) -> set[str]:
         return {name for name in names if (name == "dialect") == (operation == "upsert")}
     ours, database = is_ours(url), is_database(url)
 
-    def applies_here(name: str) -> bool:
+    def applies_to_scheme(name: str) -> bool:
         if scheme not in APPLIES[name] or (name in ONLY_HERE and not ours):
             return False
         # A database may have the option for other operations than this one.
         having = SETTINGS[name].operations if database else ()
         return not having or operation in having
 
-    return {name for name in names if applies_here(name)}
+    return {name for name in names if applies_to_scheme(name)}
 
 
 def fitted(target: Target, url: str, operation: str) -> Target:

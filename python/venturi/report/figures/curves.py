@@ -9,7 +9,7 @@ from typing import Any
 from venturi.analysis import wording
 from venturi.analysis.cells import series as sweeps
 from venturi.analysis.cells.ceilings import SOCKETS
-from venturi.analysis.cells.figures import IN_ROWS
+from venturi.analysis.cells.figures import IN_ROWS, grouped
 from venturi.analysis.cells.hosts import axis_of
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
@@ -131,7 +131,7 @@ def _transfers(one: published.ReferenceSet, axis: str, cells: Sequence[Cell]) ->
 
 MOST_LINES = 6
 """More lines than this in one panel cannot be told apart."""
-FAR_ABOVE = 4.0
+MOST_OF_LIMIT = 4.0
 """A limit that is always more than so many times the highest point is told, not drawn."""
 HOSTS = ("hosts", "loaders")
 """What counts the machines that a load came from: of imported runs, and of ours."""
@@ -151,22 +151,16 @@ def _lines(
     kept = [n for n in free if n != axis and n not in FOLLOWERS.get(axis, ())]
     dropped: list[str] = []
 
-    def grouped() -> dict[tuple[str, ...], list[Cell]]:
-        groups: dict[tuple[str, ...], list[Cell]] = {}
-        for cell in cells:
-            groups.setdefault(tuple(repr(cell.parameters.get(n)) for n in kept), []).append(cell)
-        return groups
+    def settings() -> dict[Any, list[Cell]]:
+        return grouped(cells, lambda cell: tuple(repr(cell.parameters.get(n)) for n in kept))
 
-    while len(grouped()) > MOST_LINES and kept:
+    while len(settings()) > MOST_LINES and kept:
         most = max(kept, key=lambda n: len({repr(c.parameters.get(n)) for c in cells}))
         kept.remove(most)
         dropped.append(most)
     lines = []
-    for members in grouped().values():
-        points: dict[Any, list[Cell]] = {}
-        for cell in members:
-            if scale.of(cell).known:
-                points.setdefault(cell.parameters.get(axis), []).append(cell)
+    for members in settings().values():
+        points = grouped((c for c in members if scale.of(c).known), lambda cell: cell.parameters.get(axis))
         chosen = [b for value in sorted(points, key=float) if (b := best(points[value]))]
         if chosen:
             lines.append((wording.label(chosen[0], kept) if kept else "median", chosen))
@@ -252,7 +246,7 @@ def over(results: Results, name: str, axis: str, reference: str | None = None) -
     if not panels:
         return None
     caption = [INTERVAL_NOTE]
-    above = _far_above(panels)
+    above = _drop_high_limits(panels)
     if dashed := [n for n in SOCKETS.values() if any(s.name == n for p in panels for s in p.series)]:
         caption.append(
             f"Dashed: {' and '.join(dashed)} in the same direction over as many connections, measured in the "
@@ -323,13 +317,13 @@ def _knees(
     return texts
 
 
-def _far_above(panels: list[Panel]) -> list[str]:
+def _drop_high_limits(panels: list[Panel]) -> list[str]:
     """Takes limits out that would press all curves to the ground, and says of each where it lies."""
     highest = max((v for p in panels for s in p.series if s.dash != "dash" for v in _heights(s)), default=0.0)
     found: dict[str, list[float]] = {}
     for panel in panels:
         for series in [s for s in panel.series if s.dash == "dash"]:
-            if min(_heights(series), default=0.0) > FAR_ABOVE * highest > 0:
+            if min(_heights(series), default=0.0) > MOST_OF_LIMIT * highest > 0:
                 panel.series.remove(series)
                 found.setdefault(series.name, []).extend(_heights(series))
     texts = []

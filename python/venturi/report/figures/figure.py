@@ -210,9 +210,5 @@ def series_colour(index: int) -> str:
     return SERIES[index % len(SERIES)]
 
 
-def stage_colour(stage: str) -> str:
-    return STAGES.get(stage, "$other")
-
-
 def verdict_colour(kind: str) -> str:
     return VERDICTS.get(kind, "$other")

@@ -17,7 +17,7 @@ from typing import Any
 from venturi.analysis import wording
 from venturi.analysis.advice.collect import BEHIND
 from venturi.analysis.cells import writes
-from venturi.analysis.cells.figures import get, main_rate
+from venturi.analysis.cells.figures import get, grouped, main_rate
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results, choice_note, evenly, representative
 from venturi.analysis.statistics.intervals import median_interval
@@ -179,8 +179,8 @@ def _tails(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
         return []
     ratio, worst, reached = max(found, key=lambda item: item[0])
     where = f" ({wording.label(worst, names)})" if len(cells) > 1 else ""
-    times = f"{ratio:,.{0 if ratio >= 10 else 1}f}"
     most = "at most " if len(found) > 1 else ""
+    times = f"{ratio:,.{0 if ratio >= 10 else 1}f}"
     return [f"{worst.operation}: p99 is {most}{times} x the median batch, {_time(reached)}{where}"]
 
 
@@ -193,22 +193,14 @@ MOST_STREAMS = 6
 
 def _few_enough(cells: Sequence[Cell]) -> list[Cell]:
     """All cells where a panel can hold them; else the fastest of each size, for some stream counts."""
-    panels: dict[tuple[Any, ...], list[Cell]] = {}
-    for cell in cells:
-        p = cell.parameters
-        panels.setdefault((cell.operation, p.get("place"), p["streams"]), []).append(cell)
+    panels = grouped(cells, lambda c: (c.operation, c.parameters.get("place"), c.parameters["streams"]))
     if max(map(len, panels.values()), default=0) <= MOST_BOXES:
         return list(cells)
-    counts = sorted({streams for *_, streams in panels})
-    if len(counts) > MOST_STREAMS:
-        counts = evenly(counts, MOST_STREAMS)
+    counts = evenly(sorted({streams for *_, streams in panels}), MOST_STREAMS)
     chosen = []
-    for key, members in panels.items():
-        if key[2] in counts:
-            sizes: dict[Any, list[Cell]] = {}
-            for cell in members:
-                sizes.setdefault(cell.parameters.get(SIZE), []).append(cell)
-            chosen += [b for same in sizes.values() if (b := best(same))]
+    for (*_, streams), members in panels.items():
+        sizes = grouped(members, lambda c: c.parameters.get(SIZE)) if streams in counts else {}
+        chosen += [b for same in sizes.values() if (b := best(same))]
     return chosen
 
 

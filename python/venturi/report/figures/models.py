@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from venturi.analysis import wording
+from venturi.analysis.cells.figures import grouped
 from venturi.analysis.models import fit_words
 from venturi.analysis.models import over_links as law_over_links
 from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
@@ -133,9 +134,7 @@ def _between(low: float, high: float) -> list[float]:
 
 def hockney(results: Results) -> Figure | None:
     """Time over payload with the line of each parallelism; None where none was fitted."""
-    by_operation: dict[str, list[SizeFit]] = {}
-    for one in telling_sizes(results.fits):
-        by_operation.setdefault(one.operation, []).append(one)
+    by_operation = grouped(telling_sizes(results.fits), lambda one: one.operation)
     if not by_operation:
         return None
     panels, findings = [], []

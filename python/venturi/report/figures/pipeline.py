@@ -18,8 +18,6 @@ from venturi.report.figures import figure
 from venturi.report.figures.figure import Figure, Panel, Series, series_colour
 from venturi.report.summary import name_of
 
-__all__ = ["flow_figure"]
-
 MOST_BARS = 16
 SENDING = ("generate", "encode", "send")
 RECEIVING = ("receive", "unpack", "decode", "verify", "apply")
@@ -72,9 +70,6 @@ class Pipeline:
     narrowest: tuple[str, str] | None
     """End and stage that the verdict names; without any verdict the working stage with the highest share.
     None where the narrow place is no stage: a link, a window, the cores."""
-
-    def is_narrowest(self, end: str, stage: str) -> bool:
-        return self.narrowest == (end, stage)
 
 
 def of(cell: Cell, verdict: Verdict | None = None) -> Pipeline | None:
@@ -152,7 +147,7 @@ def ascii_lines(pipeline: Pipeline, width: int = 80) -> list[str]:
         rows = [(part, _row(part)) for part in side.work]
         for at, (part, text) in enumerate(rows):
             head = heads[at] if at < len(heads) else ""
-            mark = "  <- narrowest" if pipeline.is_narrowest(side.end, part.stage) else ""
+            mark = "  <- narrowest" if pipeline.narrowest == (side.end, part.stage) else ""
             lines.append(f"  {head:<{wide}}{text}{mark}")
         for name, parts in (("besides", side.besides), ("waits", side.waiting)):
             shares = ", ".join(
@@ -201,7 +196,7 @@ def stages(results: Results, cell: Cell | None = None) -> Figure | None:
         seen = {s for c in chosen for s in c.stages[end]}
         order = [s for s in figure.STAGES if s in seen] + sorted(seen - set(figure.STAGES))
         shares = {s: [round(100 * c.stages[end].get(s, 0.0), 3) for c in chosen] for s in order}
-        bars = [Series(s, shares[s], rows, figure.stage_colour(s), "bar") for s in order]
+        bars = [Series(s, shares[s], rows, figure.STAGES.get(s, "$other"), "bar") for s in order]
         panels.append(Panel(end, bars))
     missing = "" if len(panels) == 2 else " The other end did not account for its stages."
     note = "" if cell else choice_note(len(chosen), accounted)

@@ -13,6 +13,7 @@ from typing import Any
 
 from venturi.analysis import wording
 from venturi.analysis.cells.ceilings import ENGINE, SOCKETS
+from venturi.analysis.cells.figures import grouped
 from venturi.analysis.cells.probes import is_compressed
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results, evenly
@@ -65,10 +66,7 @@ def roofline(results: Results) -> Figure | None:
         span = (min(sizes) / 1.8, max(sizes) * 1.8)
         panel = Panel(operation, _roofs(cells, span))
         names = varying(every)
-        kinds: dict[str, list[Cell]] = {}
-        for cell in points:
-            found = verdicts.get(cell.name)
-            kinds.setdefault(found.kind if found else "unknown", []).append(cell)
+        kinds = grouped(points, lambda cell: v.kind if (v := verdicts.get(cell.name)) else "unknown")
         for kind in [k for k in figure.VERDICTS if k in kinds] + sorted(set(kinds) - set(figure.VERDICTS)):
             panel.series.append(_points(kind, kinds[kind], names, len(points) <= MOST_MARGINS))
         panels.append(panel)

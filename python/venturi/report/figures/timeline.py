@@ -147,7 +147,9 @@ def chosen(results: Results) -> list[Cell]:
 
 def timeline(results: Results, cell: Cell | None = None) -> Figure | None:
     """The timeline of a cell's median trial, by default of the fastest cell that has samples."""
-    candidates = [cell] if cell is not None else sorted(chosen(results), key=_fastest_first)
+    candidates = (
+        [cell] if cell is not None else sorted(chosen(results), key=lambda one: -(one.main.value or 0.0))
+    )
     for one in candidates:
         trial = middle_trial(one)
         found = ends(results, str(trial.get("trial"))) if trial is not None else {}
@@ -155,10 +157,6 @@ def timeline(results: Results, cell: Cell | None = None) -> Figure | None:
         if figure is not None:
             return figure
     return None
-
-
-def _fastest_first(cell: Cell) -> float:
-    return -(cell.main.value or 0.0)
 
 
 def of(results: Results, cell: Cell, trial: Any, found: dict[str, End]) -> Figure | None:

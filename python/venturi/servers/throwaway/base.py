@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +17,10 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from venturi.common import credentials, temporary
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 from venturi.common.suffixes import format_bytes
-from venturi.servers.throwaway import accounts, network
-from venturi.servers.throwaway.guarded import Guarded
+from venturi.servers.throwaway import network
+from venturi.servers.throwaway.guarded import Guarded, give, owner_for
 from venturi.targets.system import SPACES
 
 Note = Callable[[str, str], None]
@@ -46,6 +47,11 @@ class Setting:
         return credentials.filled(self.value)
 
 
+def by_venturi(*settings: str) -> dict[str, str]:
+    """Settings that `venturi serve` chooses by itself."""
+    return dict.fromkeys(settings, "venturi serve")
+
+
 class ThrowawayServer(ABC):
     """A database server of one's own, for a while; use as a context manager.
 
@@ -65,7 +71,10 @@ class ThrowawayServer(ABC):
     taken: ClassVar[Mapping[str, str]]
     # Settings of durability, which everybody asks for: left at these defaults.
     durability: ClassVar[Mapping[str, str]]
+    # The system's account to run as where we are root; None stays root.
+    account: ClassVar[str | None] = None
     ready_seconds: ClassVar[float] = 60.0
+    stop_seconds: ClassVar[float] = 30.0
 
     def __init__(
         self,
@@ -85,7 +94,7 @@ class ThrowawayServer(ABC):
         self._memory = memory if memory is not None else _usual_memory()
         self._set = {self.spelt(name): value for name, value in (settings or {}).items()}
         self._kept = data.absolute() if data is not None else None
-        self._password_env = password_env
+        self.password_env = password_env
         self._environment = dict(environment or {})
         self._note = note
         self._guarded: Guarded | None = None
@@ -113,7 +122,7 @@ class ThrowawayServer(ABC):
 
     @abstractmethod
     def _serve(self, data: Path) -> None:
-        """Writes the configuration and starts the server by `self.guarded.serve`."""
+        """Writes the configuration and starts the server by `_run`."""
 
     @abstractmethod
     def _answers(self) -> str | None:
@@ -160,10 +169,6 @@ class ThrowawayServer(ABC):
         return f"{self.scheme}+unix://{user}{quote(str(self.socket))}:/{SPACES[self.scheme]}"
 
     @property
-    def password_env(self) -> str | None:
-        return self._password_env
-
-    @property
     def pid(self) -> int | None:
         """The server's own process, for whoever counts its CPU time."""
         return self._guarded.pid if self._guarded is not None else None
@@ -193,14 +198,31 @@ class ThrowawayServer(ABC):
 
     def secret(self) -> str | None:
         """The account's password. Raises VenturiError where the variable has none."""
-        if self._password_env is None:
+        if self.password_env is None:
             return None
-        value = os.environ.get(self._password_env)
+        value = os.environ.get(self.password_env)
         if not value:
-            raise VenturiError(f"--password-env: {credentials.not_set(self._password_env)}")
+            raise VenturiError(f"--password-env: {credentials.not_set(self.password_env)}")
         if not value.isprintable():
-            raise VenturiError(f"--password-env {self._password_env}: control characters in the password")
+            raise VenturiError(f"--password-env {self.password_env}: control characters in the password")
         return value
+
+    def _write(self, name: str, text: str) -> Path:
+        """A file of the configuration, for the server's account alone."""
+        path = self.directory / name
+        path.touch(0o600)
+        path.write_text(text)
+        if self.guarded.owner is not None:
+            os.chown(path, *self.guarded.owner)
+        return path
+
+    def _run(
+        self, command: Sequence[str], kept: int = signal.SIGTERM, discarded: int = signal.SIGKILL
+    ) -> None:
+        """Starts the server, which one of these signals will end: data that are kept are written out, those
+        that go anyway need no farewell."""
+        number = discarded if self._kept is None else kept
+        self.guarded.serve(command, self.log, number, self.stop_seconds, self.environment())
 
     def complaint(self) -> str:
         """The server's last words on what went wrong; empty where it said nothing."""
@@ -244,16 +266,15 @@ class ThrowawayServer(ABC):
             raise error
         # A server that is only slow has no last words; those in its log are about other things.
         slow = isinstance(error, TimeoutError)
-        said = f"no answer in {self.ready_seconds:.0f} s" if slow else self._last_words or str(error)
-        raise VenturiError(
-            f"{self.title} did not start: {said}",
-            ExitCode.UNREACHABLE,
+        reason = f"no answer in {self.ready_seconds:.0f} s" if slow else self._last_words or str(error)
+        raise UnreachableError(
+            f"{self.title} did not start: {reason}",
             hint=f"its log says more: venturi serve {self.name} --data DIR keeps it in DIR/server.log",
         ) from None
 
     def _start(self) -> None:
         self._log_begins, self._last_words = None, ""
-        owner = accounts.owner_for(self.account)
+        owner = owner_for(self.account)
         self._held = temporary.make(self.name)
         if self._kept is not None:
             self._kept_lock = network.claimed(self._kept, self.name)
@@ -276,18 +297,13 @@ class ThrowawayServer(ABC):
             "url": self.url,
             "unix_url": self.unix_url,
             "user": self.user,
-            "password_env": self._password_env,
+            "password_env": self.password_env,
             "pid": self.pid,
             "software": software,
             "settings": {setting.name: setting.value for setting in self.settings()},
             "directory": str(self.directory),
             "data": str(self._kept) if self._kept is not None else None,
         }
-
-    @property
-    def account(self) -> str | None:
-        """The system's account to run as where we are root; None stays root."""
-        return None
 
     @property
     def room(self) -> int:
@@ -298,10 +314,9 @@ class ThrowawayServer(ABC):
         """Without room the server dies of an errno that its log words as it likes."""
         free = shutil.disk_usage(place).free
         if free < self.room:
-            raise VenturiError(
+            raise UnreachableError(
                 f"{self.title} takes {format_bytes(self.room)} of disk at its start; "
                 f"{place} has {format_bytes(free)} free",
-                ExitCode.UNREACHABLE,
                 hint="--memory SIZE takes less; --data DIR, or the variable TMPDIR, names another disk",
             )
 
@@ -309,16 +324,16 @@ class ThrowawayServer(ABC):
         """The directory with the data, made ready at its first use."""
         base = self._kept or self.directory
         data, marker = base / "data", base / network.MARKER
-        known = network.marked(marker)
-        self._fresh = known is None or not known.get("complete")
+        marked = network.marked(marker)
+        self._fresh = marked is None or not marked.get("complete")
         if not self._fresh:
-            accounts.give(data, self.guarded, self._kept)
+            give(data, self.guarded, self._kept)
             return data
         shutil.rmtree(data, ignore_errors=True)
         self._check_room(base)
         marker.write_text(json.dumps({"server": self.name, "complete": False}))
         data.mkdir(mode=0o700)
-        accounts.give(data, self.guarded, self._kept)
+        give(data, self.guarded, self._kept)
         self._initialise(data)
         marker.write_text(json.dumps({"server": self.name, "complete": True}))
         return data

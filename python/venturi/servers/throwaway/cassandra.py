@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 import secrets
-import signal
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from venturi.common import temporary
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.environment import own_address
+from venturi.common.errors import UnreachableError
 from venturi.servers.throwaway import cassandra_jars, network
-from venturi.servers.throwaway.base import Setting, ThrowawayServer
+from venturi.servers.throwaway.base import Setting, ThrowawayServer, by_venturi
 from venturi.servers.throwaway.cassandra_jars import Cql, CqlError, quoted
 from venturi.servers.throwaway.guarded import Guarded
 
 _JAVA = 17
-_STOP_SECONDS = 30.0
 _BAD_CREDENTIALS = 0x0100
 # The default account, which the server makes where it asks for passwords.
 _DEFAULT = ("cassandra", "cassandra")
@@ -27,6 +25,7 @@ _OPTIONS = Path(__file__).with_name("jvm.options")
 # One node has nobody to gossip with: it serves at once instead of after half a minute.
 _ALONE = ("ring_delay_ms=100", "skip_wait_for_gossip_to_settle=0", "superuser_setup_delay_ms=0")
 
+_DIRECTORIES = ("data_file_directories", "commitlog_directory", "hints_directory", "saved_caches_directory")
 # A pattern with milliseconds after a comma stops logback 1.5 here: it takes the rest for an option.
 _LOGBACK = """<configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
@@ -45,16 +44,9 @@ class Cassandra(ThrowawayServer):
     title = "Cassandra"
     scenario = "upsert-cassandra"
     taken = {  # noqa: RUF012 - a constant
-        "native_transport_port": "--port",
-        "rpc_address": "--host",
-        "data_file_directories": "--data",
-        "commitlog_directory": "--data",
-        "hints_directory": "--data",
-        "saved_caches_directory": "--data",
-        "cluster_name": "venturi serve",
-        "listen_address": "venturi serve",
-        "seed_provider": "venturi serve",
-        "storage_port": "venturi serve",
+        **{"native_transport_port": "--port", "rpc_address": "--host"},
+        **dict.fromkeys(_DIRECTORIES, "--data"),
+        **by_venturi("cluster_name", "listen_address", "seed_provider", "storage_port"),
     }
     durability = {"commitlog_sync": "periodic", "commitlog_sync_period": "10000ms"}  # noqa: RUF012
     ready_seconds = 180.0
@@ -70,7 +62,7 @@ class Cassandra(ThrowawayServer):
 
     @property
     def user(self) -> str | None:
-        return "venturi" if self._password_env else None
+        return "venturi" if self.password_env else None
 
     def find(self) -> str:
         self._java = cassandra_jars.find(_JAVA, self._named_java, "Cassandra")
@@ -103,7 +95,7 @@ class Cassandra(ThrowawayServer):
             Setting("auto_snapshot", "false", "a dropped table leaves no copy on the disk"),
             Setting("num_tokens", "1", "one node, which starts sooner so"),
         ]
-        if self._password_env is not None:
+        if self.password_env is not None:
             ours.append(Setting("authenticator", "PasswordAuthenticator", "--password-env"))
         heap = Setting("-Xmx", f"{megabytes}m", "--memory: Java's heap, the same from the start (-Xms)")
         return [heap, *self._chosen(*ours)]
@@ -136,8 +128,7 @@ class Cassandra(ThrowawayServer):
         if ":" not in self._host:
             flags.append("-Djava.net.preferIPv4Stack=true")
         command = [self._java, *flags, "-cp", f"{library}/*", "org.apache.cassandra.service.CassandraDaemon"]
-        number = signal.SIGTERM if self._kept is not None else signal.SIGKILL
-        self.guarded.serve(command, self.log, number, _STOP_SECONDS, self.environment())
+        self._run(command)
 
     def _yaml(self, data: Path) -> str:
         # YAML quotes as CQL does.
@@ -163,7 +154,7 @@ class Cassandra(ThrowawayServer):
             f"rpc_address: '{self._host}'",
         ]
         if network.reachable(self._host) != self._host:
-            lines.append(f"broadcast_rpc_address: '{_own_address()}'")
+            lines.append(f"broadcast_rpc_address: '{own_address() or '127.0.0.1'}'")
         chosen = [setting for setting in self.settings() if not setting.name.startswith("-")]
         fixed = {line.partition(":")[0] for line in lines} & {setting.name for setting in chosen}
         lines = [line for line in lines if line.partition(":")[0] not in fixed]
@@ -182,9 +173,8 @@ class Cassandra(ThrowawayServer):
                 version = connection.execute("SELECT release_version FROM system.local")
         except CqlError as error:
             if error.code == _BAD_CREDENTIALS and not self._fresh:
-                raise VenturiError(
+                raise UnreachableError(
                     f"Cassandra did not let venturi in: {error}",
-                    ExitCode.UNREACHABLE,
                     hint="data that were kept demand the password of their first start",
                 ) from None
             return None  # not ready for this yet
@@ -224,13 +214,3 @@ class Cassandra(ThrowawayServer):
             return found[1].strip()
         errors = [line for line in log if line.startswith(("ERROR", "Error", "Exception"))]
         return (errors or list(log[-1:]))[0].strip()
-
-
-def _own_address() -> str:
-    """The address that other hosts reach this one by, as far as the routes tell."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"

@@ -6,14 +6,13 @@ import os
 import re
 import shutil
 import struct
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from socket import socket
 from types import TracebackType
 
 from venturi.common import temporary
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 from venturi.servers.throwaway import network
 from venturi.servers.throwaway.guarded import Guarded
 
@@ -69,13 +68,10 @@ def fetch(guarded: Guarded, log: Path, note: Callable[[str, str], None]) -> Path
     try:
         status = guarded.run(command, log, _FETCH_SECONDS, as_owner=False)
     except TimeoutError:
-        raise VenturiError(
-            f"Maven has not fetched Cassandra's jars in {_FETCH_SECONDS:.0f} s", ExitCode.UNREACHABLE
-        ) from None
+        raise UnreachableError(f"Maven has not fetched Cassandra's jars in {_FETCH_SECONDS:.0f} s") from None
     if status != 0:
-        raise VenturiError(
+        raise UnreachableError(
             f"Maven cannot fetch Cassandra's jars: {_complaint(log)}",
-            ExitCode.UNREACHABLE,
             hint="~/.m2/settings.xml sets a proxy or mirror; --cassandra-home names a distribution instead",
         )
     try:
@@ -97,7 +93,6 @@ def _complaint(log: Path) -> str:
     return errors[0].split("[ERROR]", 1)[1].strip() if errors else "it did not say why"
 
 
-_SECONDS = 20.0
 _PLACES = (
     ("/usr/lib/jvm", "*{major}*/bin/java"),
     ("/Library/Java/JavaVirtualMachines", "*{major}*/Contents/Home/bin/java"),
@@ -107,27 +102,24 @@ _PLACES = (
 
 def find(major: int, named: Path | None, needs: str) -> str:
     """The path of a Java of this major version: the one `named`, else of JAVA_HOME, PATH, usual places.
-
-    Raises VenturiError, in which `needs` says who needs it.
-    """
+    Raises VenturiError, in which `needs` says who needs it."""
     if named is not None:
         found = _version(str(named))
         if found != major:
             what = f"is Java {found}" if found else "is no Java that runs"
             raise VenturiError(f"--java {named}: {what}; {needs} needs Java {major}")
         return str(named)
-    others: dict[int, str] = {}
+    unfit: dict[int, str] = {}
     for candidate in _candidates(major):
         found = _version(candidate)
         if found == major:
             return candidate
         if found is not None:
-            others.setdefault(found, candidate)
-    if others:
-        there = ", ".join(f"Java {version} ({path})" for version, path in others.items())
-        raise VenturiError(
-            f"{needs} needs Java {major}, here is {there}",
-            ExitCode.UNREACHABLE,
+            unfit.setdefault(found, candidate)
+    if unfit:
+        versions = ", ".join(f"Java {version} ({path})" for version, path in unfit.items())
+        raise UnreachableError(
+            f"{needs} needs Java {major}, here is {versions}",
             hint=f"apt-get install openjdk-{major}-jre-headless, or name one: --java FILE",
         )
     debian, homebrew = f"openjdk-{major}-jre-headless maven", f"openjdk@{major} maven"
@@ -146,13 +138,7 @@ def _candidates(major: int) -> Iterator[str]:
 
 
 def _version(java: str) -> int | None:
-    try:
-        said = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=_SECONDS, check=False
-        ).stderr
-    except (OSError, subprocess.SubprocessError):
-        return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    found = re.search(r'version "(?:1\.)?(\d+)', network.output_of(java, "-version"))
     return int(found[1]) if found else None
 
 

@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 from urllib.parse import parse_qsl, urlsplit
 
 from venturi.common.credentials import filled
-from venturi.servers.chdb_results import pieces
+from venturi.servers.charrow_engine import pieces
 
 # Parameters that are the interface's own, and no settings.
 _OWN = frozenset(
@@ -255,9 +255,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         # No statements: a page in a browser can make any host be asked so.
         if urlsplit(self.path).path in ("/", "/ping"):
-            self._whole(200, b"Ok.\n")
+            self._reply(200, b"Ok.\n")
         else:
-            self._whole(404, b"There is no such page; statements come by POST.\n")
+            self._reply(404, b"There is no such page; statements come by POST.\n")
 
     def do_POST(self) -> None:
         self.connection.settimeout(_STALLED_SECONDS)
@@ -266,7 +266,7 @@ class Handler(BaseHTTPRequestHandler):
         if who is not None:
             # What follows may be many rows, which nobody reads.
             self.close_connection = True
-            self._whole(403, f"{_WRONG_PASSWORD.format(who)} (version {self.server.version})\n".encode())
+            self._reply(403, f"{_WRONG_PASSWORD.format(who)} (version {self.server.version})\n".encode())
             return
         try:
             statement = parameters.get("query", "")
@@ -287,21 +287,22 @@ class Handler(BaseHTTPRequestHandler):
         """The request is whole: a statement may run, in a session with its settings."""
         self.server.waits(self.connection, None)
         database = self.headers.get("X-ClickHouse-Database") or parameters.get("database") or ""
-        given = {name: value for name, value in parameters.items() if name not in _OWN}
-        wanted = (database, tuple(given.items()))
+        chosen = {name: value for name, value in parameters.items() if name not in _OWN}
+        wanted = (database, tuple(chosen.items()))
         with self.server.turn(self._mark, self.connection):
             if self._settled != wanted:
                 self._leave()
-                given["log_comment"] = self._mark
-                self._session, self._settled = self.server.session(database, given), wanted
+                chosen["log_comment"] = self._mark
+                self._session, self._settled = self.server.session(database, chosen), wanted
             yield
 
     def _execute(self, statement: str, parameters: dict[str, str]) -> None:
-        asked = self.headers.get("X-ClickHouse-Format")
-        form = asked or parameters.get("default_format") or "TabSeparated"
+        wanted_format = self.headers.get("X-ClickHouse-Format")
+        form = wanted_format or parameters.get("default_format") or "TabSeparated"
         if found := _FORMAT.search(statement):
             statement, form = statement[: found.start()], found[1]
-        zstd = parameters.get("enable_http_compression") == "1" and "zstd" in self._accepted()
+        accepted = re.findall(r"\w+", self.headers.get("Accept-Encoding") or "")
+        zstd = parameters.get("enable_http_compression") == "1" and "zstd" in accepted
         if form in _PLAIN or form in ("ArrowStream", "RowBinaryWithNamesAndTypes"):
             with contextlib.closing(pieces(self._session, statement, form)) as made:
                 self._stream(joined(made, form), form, zstd)
@@ -321,7 +322,7 @@ class Handler(BaseHTTPRequestHandler):
             with self._turn(parameters):
                 if place.stat().st_size:
                     self._session.query(f"{head} SELECT * FROM file({_text(str(place))}, '{form}')", "Null")
-        self._whole(200, b"")
+        self._reply(200, b"")
 
     def _stream(self, found: Iterator[bytes | memoryview], form: str, zstd: bool) -> None:
         """The answer in chunks. What goes wrong before the first one has a status of its own."""
@@ -345,24 +346,24 @@ class Handler(BaseHTTPRequestHandler):
                 raise
             except Exception as error:
                 # As ClickHouse does it: the text of the exception ends the body, and the connection.
-                out.write(self._said(error))
+                out.write(self._message(error))
                 self.close_connection = True
         self.connection.sendall(b"0\r\n\r\n")
 
-    def _said(self, error: Exception) -> bytes:
+    def _message(self, error: Exception) -> bytes:
         text = str(error).strip().removeprefix("Streaming query failed: ")
         if not text.startswith("Code: "):
             text = f"Code: 1. DB::Exception: {text or type(error).__name__}"
         return f"{text} (version {self.server.version})\n".encode()
 
     def _refuse(self, error: Exception) -> None:
-        said = self._said(error)
-        code = said.split(b":", 2)[1].split(b".", 1)[0].strip().decode()
+        message = self._message(error)
+        code = message.split(b":", 2)[1].split(b".", 1)[0].strip().decode()
         # Settings and streams that broke off do not outlive a request that failed.
         self._leave()
-        self._whole(404 if code in ("60", "81") else 500, said, {"X-ClickHouse-Exception-Code": code})
+        self._reply(404 if code in ("60", "81") else 500, message, {"X-ClickHouse-Exception-Code": code})
 
-    def _whole(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+    def _reply(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
@@ -370,9 +371,6 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-
-    def _accepted(self) -> list[str]:
-        return [word.strip() for word in (self.headers.get("Accept-Encoding") or "").split(",")]
 
     def _refused(self, parameters: dict[str, str]) -> str | None:
         """Who must not come in; None: whoever asks may."""
@@ -485,10 +483,10 @@ def main(words: list[str] | None = None, out: BinaryIO | None = None) -> None:
     parser.add_argument("--password-env")
     parser.add_argument("--memory", type=int)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    given = parser.parse_args(words)
-    settings = dict(filled(word).split("=", 1) for word in given.set)
-    password = os.environ.get(given.password_env or "", "")
-    server = Server((given.host, given.port), given.data, password, settings, given.memory)
+    chosen = parser.parse_args(words)
+    settings = dict(filled(word).split("=", 1) for word in chosen.set)
+    password = os.environ.get(chosen.password_env or "", "")
+    server = Server((chosen.host, chosen.port), chosen.data, password, settings, chosen.memory)
     # A setting that the engine does not know is said now, not to every client.
     server.session("", {}).close()
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown, daemon=True).start())

@@ -6,8 +6,6 @@ import hashlib
 import http.client
 import importlib.util
 import re
-import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,13 +13,11 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from venturi.common.credentials import filled
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 from venturi.servers.throwaway import network
 from venturi.servers.throwaway.base import Setting, ThrowawayServer
 
 ENGINES = ("auto", "server", "chdb")
-_STOP_SECONDS = 30.0
-_VERSION_SECONDS = 20.0
 _ASK_SECONDS = 10.0
 _ARROW = (20, 5)
 """The first version that has Arrow and Parquet both ways."""
@@ -45,11 +41,9 @@ _USERS = """<?xml version="1.0"?>
 
 
 class ClickHouse(ThrowawayServer):
-    """A server with an account `venturi` and an empty database of that name, asked over HTTP.
-
-    `engine`: `server` is clickhouse-server, `chdb` its engine in the Python package behind `chdb_http`;
-    `auto` takes the server where it has all formats, then chdb, then a server that lacks some.
-    """
+    """A server with an account `venturi` and an empty database of that name, asked over HTTP. `engine`:
+    `server` is clickhouse-server, `chdb` its engine in the Python package behind `chdb_http`; `auto` takes
+    the server where it has all formats, then chdb, then a server that lacks some."""
 
     name = "clickhouse"
     scheme = "clickhouse"
@@ -61,13 +55,9 @@ class ClickHouse(ThrowawayServer):
     def __init__(self, *, engine: str = "auto", **choices: Any) -> None:
         super().__init__(**choices)
         self._wanted_engine = engine
-        self._engine = ""
-        self._program = ""
-
-    @property
-    def engine(self) -> str:
+        self.engine = ""
         """Which one answers, once it is found: server or chdb."""
-        return self._engine
+        self._program = ""
 
     def find(self) -> str:
         wanted = self._wanted_engine
@@ -75,17 +65,16 @@ class ClickHouse(ThrowawayServer):
         library = wanted != "server" and importlib.util.find_spec("chdb") is not None
         lacking = program is not None and library and wanted == "auto" and _version(program) < _ARROW
         if program is not None and not lacking:
-            self._engine, self._program = "server", program
+            self.engine, self._program = "server", program
             return program
         if library:
-            self._engine = "chdb"
+            self.engine = "chdb"
             return "chdb"
         if wanted == "server":
             raise network.missing(self.title, "clickhouse-server", "clickhouse-server", "clickhouse")
         what = "the package chdb" if wanted == "chdb" else "clickhouse-server, or the package chdb,"
-        raise VenturiError(
+        raise UnreachableError(
             f"ClickHouse is not installed here: {what} not found",
-            ExitCode.UNREACHABLE,
             hint="pip install 'venturi[chdb]'"
             + ("" if wanted == "chdb" else ", or install clickhouse-server"),
         )
@@ -98,25 +87,23 @@ class ClickHouse(ThrowawayServer):
         return {**super().environment(), "TMPDIR": str(self.directory)}
 
     def _initialise(self, data: Path) -> None:
-        (data / self._engine).mkdir()
+        (data / self.engine).mkdir()
 
     def _serve(self, data: Path) -> None:
-        place = data / self._engine
+        place = data / self.engine
         if not place.is_dir():
-            other = "server" if self._engine == "chdb" else "chdb"
+            other = "server" if self.engine == "chdb" else "chdb"
             raise VenturiError(f"--data {self._kept}: its tables are of --engine {other}")
-        if self._engine == "chdb":
+        if self.engine == "chdb":
             self._note("info", "ClickHouse's engine answers from chdb, behind an HTTP handler of Venturi's")
-        command = self._server(place) if self._engine == "server" else self._library(place)
-        # What is kept is written out; what goes anyway needs no farewell.
-        number = signal.SIGTERM if self._kept is not None else signal.SIGKILL
-        self.guarded.serve(command, self.log, number, _STOP_SECONDS, self.environment())
+        command = self._server(place) if self.engine == "server" else self._library(place)
+        self._run(command)
 
     def _library(self, data: Path) -> list[str]:
         command = [sys.executable, "-m", "venturi.servers.throwaway.chdb_http", str(data)]
         command += ["--host", self._host, "--port", str(self._port)]
-        if self._password_env is not None:
-            command += ["--password-env", self._password_env]
+        if self.password_env is not None:
+            command += ["--password-env", self.password_env]
         return [*command, *(f"--set={name}={value}" for name, value in self._set.items())]
 
     def _server(self, data: Path) -> list[str]:
@@ -131,13 +118,13 @@ class ClickHouse(ThrowawayServer):
         config = _CONFIG.format(marks=_MARK_CACHE, **{k: escape(str(v)) for k, v in places.items()})
         files = {"config.xml": config, "users.xml": _USERS.format(settings=settings, password=secret)}
         for name, text in files.items():
-            (directory / name).write_text(text)
+            self._write(name, text)
         return [self._program, f"--config-file={directory / 'config.xml'}"]
 
     def _answers(self) -> str | None:
         self._ask("CREATE DATABASE IF NOT EXISTS venturi")
         version = self._ask("SELECT version()")
-        if self._engine == "server":
+        if self.engine == "server":
             return f"ClickHouse {version}"
         return f"ClickHouse {version} (chdb, behind Venturi's HTTP handler)"
 
@@ -148,14 +135,14 @@ class ClickHouse(ThrowawayServer):
             headers = {"X-ClickHouse-User": "venturi", "X-ClickHouse-Key": self.secret() or ""}
             asking.request("POST", "/", statement.encode(), headers)
             answer = asking.getresponse()
-            said = answer.read().decode(errors="replace").strip()
+            answer_text = answer.read().decode(errors="replace").strip()
         except http.client.HTTPException as error:
             raise OSError(str(error)) from None
         finally:
             asking.close()
         if answer.status != 200:
-            raise VenturiError(f"{self.title} refuses its own account: {' '.join(said.split())[:400]}")
-        return said
+            raise VenturiError(f"{self.title} refuses its own account: {' '.join(answer_text.split())[:400]}")
+        return answer_text
 
     def _complaint(self, log: Sequence[str]) -> str:
         # Of a stack the first line says it; an exception of Python's is its last line.
@@ -167,11 +154,5 @@ class ClickHouse(ThrowawayServer):
 
 def _version(program: str) -> tuple[int, ...]:
     """Of `clickhouse-server --version`; (0,) where it does not say."""
-    try:
-        said = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, check=False
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return (0,)
-    found = re.search(r"version\s+(\d+)\.(\d+)", said)
+    found = re.search(r"version\s+(\d+)\.(\d+)", network.output_of(program, "--version"))
     return (int(found[1]), int(found[2])) if found else (0,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import selectors
 import shutil
 import signal
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 from venturi.common.processes import is_ending
 
 # The user and group that a server runs as, where it is not ours.
@@ -34,7 +35,8 @@ class Guarded:
         self.directory = directory
         self.owner = owner
         self._grace = 0.0
-        self._pid: int | None = None
+        self.pid: int | None = None
+        """The server's process."""
         self._ended: int | None = None
         self._read = b""
         self._guard = subprocess.Popen(
@@ -49,17 +51,12 @@ class Guarded:
         )
 
     @property
-    def pid(self) -> int | None:
-        """The server's process."""
-        return self._pid
-
-    @property
     def running(self) -> bool:
         """Whether the server lives, though the guard may not have heard of its end yet."""
-        if self._pid is not None and self._ended is None:
+        if self.pid is not None and self._ended is None:
             with contextlib.suppress(TimeoutError):
                 self._answer(0.0)
-        return self._pid is not None and self._ended is None and not is_ending(self._pid)
+        return self.pid is not None and self._ended is None and not is_ending(self.pid)
 
     def run(
         self,
@@ -71,10 +68,8 @@ class Guarded:
         environment: Mapping[str, str] | None = None,
         as_owner: bool = True,
     ) -> int:
-        """A command's exit status; its output is appended to `log`, `text` is its input.
-
-        Raises TimeoutError after `seconds`, OSError where it cannot be run.
-        """
+        """A command's exit status; its output is appended to `log`, `text` is its input. Raises TimeoutError
+        after `seconds`, OSError where it cannot be run."""
         self._order(
             {
                 "run": list(command),
@@ -102,8 +97,8 @@ class Guarded:
         if place is not None:
             order["cwd"] = str(place)
         self._order({**order, "environment": dict(environment), "owner": self.owner})
-        self._pid = int(self._answer(_START_SECONDS)["pid"])
-        return self._pid
+        self.pid = int(self._answer(_START_SECONDS)["pid"])
+        return self.pid
 
     def _order(self, order: Mapping[str, Any]) -> None:
         assert self._guard.stdin is not None
@@ -123,7 +118,7 @@ class Guarded:
                     raise TimeoutError
                 piece = os.read(self._guard.stdout.fileno(), 4096)
                 if not piece:
-                    if self._pid is None:
+                    if self.pid is None:
                         raise self._lost()
                     # The kernel has killed the server with it.
                     self._ended = -signal.SIGKILL
@@ -138,7 +133,7 @@ class Guarded:
         return answer
 
     def _lost(self) -> VenturiError:
-        return VenturiError("the guard of the throw-away server has died", ExitCode.UNREACHABLE)
+        return UnreachableError("the guard of the throw-away server has died")
 
     def close(self) -> None:
         """Stops the server and removes the directory."""
@@ -151,8 +146,47 @@ class Guarded:
         except subprocess.TimeoutExpired:
             self._guard.kill()
             self._guard.wait()
-        if self._guard.returncode != 0 and self._pid is not None and self._ended is None and not _LINUX:
+        if self._guard.returncode != 0 and self.pid is not None and self._ended is None and not _LINUX:
             # Killed before it could, and no kernel has killed the server with it.
             with contextlib.suppress(OSError):
-                os.killpg(self._pid, signal.SIGKILL)
+                os.killpg(self.pid, signal.SIGKILL)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+_CHECK_SECONDS = 10.0
+
+
+def owner_for(account: str | None) -> Owner | None:
+    """User and group to run as: `account`, or nobody where there is no such account; None: as we are."""
+    if account is None or os.geteuid() != 0:
+        return None
+    for name in (account, "nobody"):
+        try:
+            found = pwd.getpwnam(name)
+            return found.pw_uid, found.pw_gid
+        except KeyError:
+            continue
+    raise VenturiError(
+        f"run by root, a server needs an account of its own, and there is neither {account} nor nobody"
+    )
+
+
+def give(directory: Path, guarded: Guarded, named: Path | None) -> None:
+    """Makes the directory the server's. Raises VenturiError where its account cannot come there."""
+    if guarded.owner is None:
+        return
+    if named is not None:
+        os.chown(named, *guarded.owner)
+    for path, _, files in os.walk(directory):
+        os.chown(path, *guarded.owner)
+        for name in files:
+            os.chown(os.path.join(path, name), *guarded.owner, follow_symlinks=False)
+    command = ["/bin/sh", "-c", 'test -w "$1"', "sh", str(directory)]
+    if guarded.run(command, Path(os.devnull), _CHECK_SECONDS) != 0:
+        name = pwd.getpwuid(guarded.owner[0]).pw_name
+        raise VenturiError(
+            f"--data {named}: the account {name}, which the server runs as for root, cannot enter it"
+            if named is not None
+            else f"{directory}: the account {name}, which the server runs as for root, cannot enter it",
+            hint="every directory above it must let others pass (chmod o+x); /var/tmp does",
+        )

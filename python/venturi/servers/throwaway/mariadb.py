@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 
 from venturi.servers.throwaway import network
-from venturi.servers.throwaway.base import Setting, ThrowawayServer
+from venturi.servers.throwaway.base import Setting, ThrowawayServer, by_venturi
 
 _INSTALL_SECONDS = 120.0
-_STOP_SECONDS = 30.0
 
 
 class MariaDb(ThrowawayServer):
-    """mariadbd with an account `venturi` that may do everything in databases called venturi...
-
-    The administrator logs in by the socket in the directory alone, which only the owner can enter.
-    """
+    """mariadbd with an account `venturi` that may do everything in databases called venturi... The
+    administrator logs in by the socket in the directory alone, which only the owner can enter."""
 
     name = "mariadb"
     scheme = "mysql"
     title = "MariaDB"
     scenario = "upsert-memsql"
+    account = "mysql"
     taken = {  # noqa: RUF012 - a constant
-        "port": "--port",
-        "bind_address": "--host",
-        "datadir": "--data",
-        "socket": "venturi serve",
-        "pid_file": "venturi serve",
-        "init_file": "venturi serve",
-        "log_error": "venturi serve",
-        # Without it a connection from 127.0.0.1 is one from "localhost", where root has no password.
-        "skip_name_resolve": "venturi serve",
+        **{"port": "--port", "bind_address": "--host", "datadir": "--data"},
+        # Without skip_name_resolve a connection from 127.0.0.1 is one from "localhost", where root has no
+        # password.
+        **by_venturi("socket", "pid_file", "init_file", "log_error", "skip_name_resolve"),
     }
     durability = {"innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "ON"}  # noqa: RUF012
 
     _server = ""
     _installer: str | None = None
-
-    @property
-    def account(self) -> str | None:
-        return "mysql"
 
     @property
     def socket(self) -> Path:
@@ -116,18 +103,9 @@ class MariaDb(ThrowawayServer):
             # A second port, and a directory that only the package makes.
             lines += ["mysqlx = OFF", "secure_file_priv = NULL"]
         lines += [f"{setting.name} = {setting.used}" for setting in self.settings()]
-        configuration = directory / "my.cnf"
-        configuration.write_text("\n".join(lines) + "\n")
-        script = directory / "init.sql"
-        script.touch(0o600)
-        script.write_text("\n".join(self._statements()) + "\n")
-        for path in (configuration, script):
-            if self.guarded.owner is not None:
-                os.chown(path, *self.guarded.owner)
-        command = [self._server, f"--defaults-file={configuration}"]
-        # What is kept is written out; what goes anyway needs no farewell.
-        number = signal.SIGTERM if self._kept is not None else signal.SIGKILL
-        self.guarded.serve(command, self.log, number, _STOP_SECONDS, self.environment())
+        configuration = self._write("my.cnf", "\n".join(lines) + "\n")
+        self._write("init.sql", "\n".join(self._statements()) + "\n")
+        self._run([self._server, f"--defaults-file={configuration}"])
 
     def _statements(self) -> list[str]:
         """One a line, as the server reads its start-up file."""

@@ -7,14 +7,17 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.environment import file_system
+from venturi.common.errors import UnreachableError, VenturiError
 
 _CONNECT_SECONDS = 2.0
+_VERSION_SECONDS = 20.0
 
 
 def joined(host: str, port: int) -> str:
@@ -64,9 +67,7 @@ def check(host: str, port: int) -> None:
         advice = ""
         if "in use" in text:
             advice = "; something else listens there: choose another --port (0: any free one)"
-        raise VenturiError(
-            f"cannot listen on {joined(host, port)}: {text}{advice}", ExitCode.UNREACHABLE
-        ) from None
+        raise UnreachableError(f"cannot listen on {joined(host, port)}: {text}{advice}") from None
 
 
 def connect(host: str, port: int) -> socket.socket:
@@ -98,28 +99,26 @@ def find(names: Sequence[str], places: Sequence[str | Path] = ()) -> str | None:
     return None
 
 
+def output_of(*command: str | Path) -> str:
+    """What a program prints when it is asked for its version; empty if it cannot be run."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_VERSION_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout + done.stderr
+
+
 def missing(title: str, what: str, debian: str, homebrew: str) -> VenturiError:
     """The error of a server that is not installed: what is missing, and the line that mends it."""
     line = f"brew install {homebrew}" if sys.platform == "darwin" else f"apt-get install {debian}"
-    return VenturiError(f"{title} is not installed here: {what} not found", ExitCode.UNREACHABLE, hint=line)
+    return UnreachableError(f"{title} is not installed here: {what} not found", hint=line)
 
 
 def in_memory(directory: Path) -> bool:
     """Whether it is memory (tmpfs), where fsync costs nothing; False where the system does not tell."""
-    try:
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    except OSError:
-        return False
-    place = directory.resolve()
-    kinds: dict[Path, str] = {}
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        # Later mounts hide earlier ones; spaces are written as octal.
-        kinds[Path(before.split()[4].replace("\\040", " "))] = after.split()[0]
-    for parent in (place, *place.parents):
-        if parent in kinds:
-            return kinds[parent] in ("tmpfs", "ramfs")
-    return False
+    return file_system(directory.resolve()) in ("tmpfs", "ramfs")
 
 
 # Says whose data a directory holds, and whether they are complete; its lock is held while they are in use.
@@ -127,20 +126,18 @@ MARKER = "venturi.json"
 
 
 def claimed(directory: Path, name: str) -> int:
-    """A descriptor that holds the lock of a directory for data, made where it is missing.
-
-    Raises VenturiError where it is not one of this kind of server's, or in use.
-    """
+    """A descriptor that holds the lock of a directory for data, made where it is missing. Raises VenturiError
+    where it is not one of this kind of server's, or in use."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        known = marked(directory / MARKER)
-        if known is None and any(entry.name != MARKER for entry in directory.iterdir()):
+        owner = marked(directory / MARKER)
+        if owner is None and any(entry.name != MARKER for entry in directory.iterdir()):
             raise VenturiError(
                 f"--data {directory}: has files already, and not of venturi serve {name}",
                 hint="name an empty directory, or one that does not exist yet",
             )
-        if known is not None and known.get("server") != name:
-            raise VenturiError(f"--data {directory}: holds data of {known.get('server')}, not of {name}")
+        if owner is not None and owner.get("server") != name:
+            raise VenturiError(f"--data {directory}: holds data of {owner.get('server')}, not of {name}")
         descriptor = os.open(directory / MARKER, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise VenturiError(f"--data {directory}: {error.strerror}") from None

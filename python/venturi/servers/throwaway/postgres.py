@@ -6,55 +6,40 @@ import base64
 import glob
 import hashlib
 import hmac
-import os
 import re
 import secrets
 import signal
 import struct
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from venturi.servers.throwaway import network
-from venturi.servers.throwaway.base import Setting, ThrowawayServer
+from venturi.servers.throwaway.base import Setting, ThrowawayServer, by_venturi
 
 _INSTALL_SECONDS = 120.0
 _ACCOUNT_SECONDS = 60.0
-_STOP_SECONDS = 30.0
-_VERSION_SECONDS = 20.0
 _PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin")
 _STARTING_UP = "57P03"
 _SCRAM_ITERATIONS = 4096
 
 
 class Postgres(ThrowawayServer):
-    """One cluster, whose account `venturi` owns the database `venturi` and may make others.
-
-    The administrator `postgres` logs in by the socket in the directory alone, which only the owner can
-    enter: over TCP his rights would be those of a shell.
-    """
+    """One cluster, whose account `venturi` owns the database `venturi` and may make others. The administrator
+    `postgres` logs in by the socket in the directory alone, which only the owner can enter: over TCP his
+    rights would be those of a shell."""
 
     name = "postgres"
     scheme = "postgres"
     title = "PostgreSQL"
     scenario = "upsert-batch-size"
+    account = "postgres"
     taken = {  # noqa: RUF012 - a constant
-        "port": "--port",
-        "listen_addresses": "--host",
-        "data_directory": "--data",
-        "unix_socket_directories": "venturi serve",
-        "hba_file": "venturi serve",
-        "ident_file": "venturi serve",
-        "config_file": "venturi serve",
-        "logging_collector": "venturi serve",
+        **{"port": "--port", "listen_addresses": "--host", "data_directory": "--data"},
+        **by_venturi("unix_socket_directories", "hba_file", "ident_file", "config_file", "logging_collector"),
     }
     durability = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}  # noqa: RUF012
 
     _programs: Path
-
-    @property
-    def account(self) -> str | None:
-        return "postgres"
 
     @property
     def socket(self) -> Path:
@@ -102,9 +87,7 @@ class Postgres(ThrowawayServer):
             "pg_ident.conf": "",
         }
         for name, text in files.items():
-            (directory / name).write_text(text)
-            if self.guarded.owner is not None:
-                os.chown(directory / name, *self.guarded.owner)
+            self._write(name, text)
         server = [str(self._programs / "postgres")]
         configured = ["-c", f"config_file={directory}/postgresql.conf"]
         statements = "\n".join(self._statements(password)) + "\n"
@@ -112,8 +95,7 @@ class Postgres(ThrowawayServer):
         if self.guarded.run(alone, self.log, _ACCOUNT_SECONDS, text=statements) != 0:
             raise OSError("its account could not be made")
         # Either way it releases its shared memory; the first writes out nothing.
-        number = signal.SIGQUIT if self._kept is None else signal.SIGINT
-        self.guarded.serve([*server, *configured], self.log, number, _STOP_SECONDS, self.environment())
+        self._run([*server, *configured], signal.SIGINT, signal.SIGQUIT)
 
     def _configuration(self, data: Path) -> str:
         directory = self.directory
@@ -147,17 +129,7 @@ class Postgres(ThrowawayServer):
             if fields.get("C") == _STARTING_UP:
                 return None
             raise ConnectionError(fields.get("M", "refused"))
-        return self._version()
-
-    def _version(self) -> str:
-        said = subprocess.run(
-            [self._programs / "postgres", "--version"],
-            capture_output=True,
-            text=True,
-            timeout=_VERSION_SECONDS,
-            check=False,
-        ).stdout
-        found = re.search(r"\d+(\.\d+)*\S*", said)
+        found = re.search(r"\d+(\.\d+)*\S*", network.output_of(self._programs / "postgres", "--version"))
         return f"PostgreSQL {found[0]}" if found else "PostgreSQL"
 
     def _complaint(self, log: Sequence[str]) -> str:

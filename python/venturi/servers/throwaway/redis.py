@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 
 from venturi.servers.throwaway import network
-from venturi.servers.throwaway.base import Setting, ThrowawayServer
-
-_STOP_SECONDS = 30.0
+from venturi.servers.throwaway.base import Setting, ThrowawayServer, by_venturi
 
 
 class Redis(ThrowawayServer):
@@ -22,16 +18,9 @@ class Redis(ThrowawayServer):
     title = "Redis"
     scenario = "upsert-quick"
     taken = {  # noqa: RUF012 - a constant
-        "port": "--port",
-        "bind": "--host",
-        "dir": "--data",
-        "maxmemory": "--memory",
-        "requirepass": "--password-env",
-        "protected-mode": "venturi serve",
-        "daemonize": "venturi serve",
-        "pidfile": "venturi serve",
-        "logfile": "venturi serve",
-        "unixsocket": "venturi serve",
+        **{"port": "--port", "bind": "--host", "dir": "--data", "maxmemory": "--memory"},
+        **{"requirepass": "--password-env"},
+        **by_venturi("protected-mode", "daemonize", "pidfile", "logfile", "unixsocket"),
     }
     durability = {"appendonly": "no", "save": "3600 1 300 100 60 10000"}  # noqa: RUF012
 
@@ -78,15 +67,7 @@ class Redis(ThrowawayServer):
             *(f"{it.name} {it.used or chr(34) * 2}" for it in self.settings()),
             *([f"requirepass {quoted(password)}"] if password is not None else ()),
         ]
-        configuration = self.directory / "redis.conf"
-        configuration.touch(0o600)
-        configuration.write_text("\n".join(lines) + "\n")
-        if self.guarded.owner is not None:
-            os.chown(configuration, *self.guarded.owner)
-        # What is kept is written out; what goes anyway needs no farewell.
-        number = signal.SIGTERM if self._kept is not None else signal.SIGKILL
-        command = [self._program, str(configuration)]
-        self.guarded.serve(command, self.log, number, _STOP_SECONDS, self.environment())
+        self._run([self._program, str(self._write("redis.conf", "\n".join(lines) + "\n"))])
 
     def _answers(self) -> str | None:
         password = self.secret()
@@ -94,14 +75,14 @@ class Redis(ThrowawayServer):
         with network.connect(self._host, self._port) as connection:
             for command in [*words, ["INFO", "server"]]:
                 connection.sendall(packed(*command))
-                said = b""
-                while not said.endswith(b"\n"):
-                    said += network.received(connection, 1)
-                if said.startswith(b"-LOADING"):
+                reply = b""
+                while not reply.endswith(b"\n"):
+                    reply += network.received(connection, 1)
+                if reply.startswith(b"-LOADING"):
                     return None
-                if said.startswith(b"-"):
-                    raise ConnectionError(said[1:].decode(errors="replace").strip())
-            info = network.received(connection, int(said[1:])).decode(errors="replace")
+                if reply.startswith(b"-"):
+                    raise ConnectionError(reply[1:].decode(errors="replace").strip())
+            info = network.received(connection, int(reply[1:])).decode(errors="replace")
         for name, title in (("valkey_version", "Valkey"), ("redis_version", "Redis")):
             if found := re.search(rf"^{name}:(\S+)", info, re.MULTILINE):
                 return f"{title} {found[1]}"

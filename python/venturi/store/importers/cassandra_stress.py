@@ -58,7 +58,7 @@ class _Run:
     line: int
     statement: str | None = None
     threads: int | None = None
-    asked: str = ""
+    amount: str = ""
     columns: list[str] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     done: list[int] = field(default_factory=list)
@@ -183,11 +183,11 @@ def _draft(run: _Run, settings: dict[str, str], hosts: list[str], name: str) -> 
         if settings.get("Compression") in (None, "NONE")
         else settings["Compression"].lower(),
     }
-    if asked := re.search(r"for (\d{1,18}) iteration", run.asked):
-        parameters["operations"] = int(asked[1])
-    elif asked := re.search(r"(\d{1,8}) (second|minute|hour)", run.asked):
+    if amount := re.search(r"for (\d{1,18}) iteration", run.amount):
+        parameters["operations"] = int(amount[1])
+    elif amount := re.search(r"(\d{1,8}) (second|minute|hour)", run.amount):
         parameters["duration_ns"] = (
-            int(asked[1]) * {"second": 1, "minute": 60, "hour": 3600}[asked[2]] * 10**9
+            int(amount[1]) * {"second": 1, "minute": 60, "hour": 3600}[amount[2]] * 10**9
         )
     limit = real(settings.get("OpsPer Sec", ""))
     parameters["rate"] = limit if limit else None

@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -47,11 +47,13 @@ FORMATS = {
 _UNKNOWN = "verification, environment of the hosts beyond what is listed here, ceilings, stages, resources"
 
 
-def choose(text: str, name: str, format: str = AUTO) -> Format:
-    """The format called `format`, or by `auto` the one that the text is in.
+class UnknownFormat(ScenarioError):
+    """A text of no known format: in a directory it is left out."""
 
-    Raises `VenturiError` for a name that does not exist, `ScenarioError` for a text of no known format.
-    """
+
+def choose(text: str, name: str, format: str = AUTO) -> Format:
+    """The format called `format`, or by `auto` the one that the text is in. Raises `VenturiError` for a name
+    that does not exist, `ScenarioError` for a text of no known format."""
     if format != AUTO:
         if format not in FORMATS:
             raise VenturiError(
@@ -63,7 +65,7 @@ def choose(text: str, name: str, format: str = AUTO) -> Format:
         if found.detect(text):
             return found
     first = next((line for line in text.splitlines() if line.strip()), "")
-    raise ScenarioError(
+    raise UnknownFormat(
         f"{name}: of no format that is known; it begins with {quoted(first)}",
         hint="known are: " + "; ".join(f"{n} ({f.about})" for n, f in FORMATS.items()),
     )
@@ -152,27 +154,26 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _typed(key: str, text: str, kind: type | None) -> Any:
-    value: Any = text
-    if kind is not str:
-        if re.fullmatch(r"[+-]?\d{1,18}", text):
-            value = int(text)
-        elif text in ("true", "false"):
-            value = text == "true"
-        else:
-            try:
-                value = float(text) if abs(float(text)) < 1e18 else text
-            except ValueError:
-                value = text
-    fits = kind is None or (
-        isinstance(value, int | float) and not isinstance(value, bool)
-        if kind is float
-        else isinstance(value, kind) and not (kind is int and isinstance(value, bool))
-    )
+    value: Any = text if kind is str else _value_of(text)
+    fits = kind is None or isinstance(value, (int, float) if kind is float else kind)
+    if kind in (int, float) and isinstance(value, bool):
+        fits = False
     if not fits or (kind is int and value < 0) or text == "":
         words: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false"}
         expected = words.get(kind, "a text") if kind is not None else "a value"
         raise VenturiError(f"--set {key}={text}: expected {expected}")
     return value
+
+
+def _value_of(text: str) -> Any:
+    if re.fullmatch(r"[+-]?\d{1,18}", text):
+        return int(text)
+    if text in ("true", "false"):
+        return text == "true"
+    with suppress(ValueError):
+        if abs(float(text)) < 1e18:
+            return float(text)
+    return text
 
 
 def _read_all(
@@ -188,9 +189,9 @@ def _read_all(
         for one in _files(given):
             try:
                 imported = _one(one, format, settings)
-            except _UnknownFormat as unknown:
+            except UnknownFormat:
                 if not directory:
-                    raise unknown.error from None
+                    raise
                 skipped.append(one)
                 continue
             some = True
@@ -207,12 +208,6 @@ def _read_all(
                 hint="name one file to hear what is wrong with it",
             )
     return found, skipped
-
-
-class _UnknownFormat(Exception):
-    def __init__(self, error: VenturiError) -> None:
-        super().__init__(error.message)
-        self.error = error
 
 
 def _files(given: str) -> Iterator[str]:
@@ -238,10 +233,7 @@ def _one(path: str, format: str, settings: dict[str, Any]) -> Imported:
         raise ScenarioError(f"{name}: the file is empty", hint="did the tool's output go elsewhere?")
     if "\0" in text[:65536]:
         raise ScenarioError(f"{name}: not a text file", hint="unpack it first, if it is an archive")
-    try:
-        chosen = choose(text, name, format)
-    except ScenarioError as error:
-        raise _UnknownFormat(error) from None
+    chosen = choose(text, name, format)
     parsed = chosen.parse(text, name)
     if not parsed.drafts:
         raise ScenarioError(f"{name}: no result in it", hint=f"expected {chosen.about}")
@@ -355,9 +347,9 @@ def _environment(before: Mapping[str, Any], run: str, found: Sequence[Imported])
     }
 
 
-def _agreed(told: Sequence[Any]) -> dict[str, Any] | None:
+def _agreed(ends: Sequence[Any]) -> dict[str, Any] | None:
     """What no two files contradict each other in; the rest stands with each file."""
-    known = [t for t in told if isinstance(t, dict)]
+    known = [t for t in ends if isinstance(t, dict)]
     out = {
         key: values[0]
         for key in dict.fromkeys(k for t in known for k in t)

@@ -144,9 +144,9 @@ def _client(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _drafts(document: dict[str, Any], line: int, name: str) -> list[Draft]:
-    asked = get(document, "start", "test_start")
-    reverse = bool(number(asked, "reverse"))
-    parameters = _parameters(document, asked)
+    test = get(document, "start", "test_start")
+    reverse = bool(number(test, "reverse"))
+    parameters = _parameters(document, test)
     target = {"address": parameters["target"].removeprefix("iperf3://"), "software": None}
     error = _text(document, "error")
     end = get(document, "end")
@@ -156,7 +156,7 @@ def _drafts(document: dict[str, Any], line: int, name: str) -> list[Draft]:
     if error is not None:
         return [Draft(operation, parameters, target=target, line=line, error=error)]
     both = any(get(end, key + _REVERSE) is not None for key in _SUMS)
-    if number(asked, "bidir") and not both:
+    if number(test, "bidir") and not both:
         raise malformed(name, line, "--bidir, but the sums of one direction", "the sums of both directions")
     if both and _at_server(document):
         raise malformed(name, line, "a server's output of --bidir", "the output of the client")
@@ -168,19 +168,19 @@ def _drafts(document: dict[str, Any], line: int, name: str) -> list[Draft]:
     ]
 
 
-def _parameters(document: Mapping[str, Any], asked: Any) -> dict[str, Any]:
+def _parameters(document: Mapping[str, Any], test: Any) -> dict[str, Any]:
     host = _text(document, "start", "connecting_to", "host") or "unknown"
     port = number(document, "start", "connecting_to", "port")
     local = host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")
-    duration, total = number(asked, "duration"), number(asked, "bytes")
-    streams = int(number(asked, "num_streams") or 0) or None
-    rate = number(asked, "target_bitrate") or number(document, "start", "target_bitrate")
+    duration, total = number(test, "duration"), number(test, "bytes")
+    streams = int(number(test, "num_streams") or 0) or None
+    rate = number(test, "target_bitrate") or number(document, "start", "target_bitrate")
     return {
         "place": "local" if local else host,
         "target": f"iperf3://{host}" + (f":{port:.0f}" if port else ""),
-        "transport": (_text(asked, "protocol") or "TCP").lower(),
+        "transport": (_text(test, "protocol") or "TCP").lower(),
         "streams": streams,
-        "message_bytes": int(number(asked, "blksize") or 0) or None,
+        "message_bytes": int(number(test, "blksize") or 0) or None,
         "duration_ns": int(duration * 10**9) if duration else None,
         "total_bytes": int(total) if total else None,
         "limit_bytes_per_second": rate * (streams or 1) / 8 if rate else None,

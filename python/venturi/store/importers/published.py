@@ -134,7 +134,7 @@ def _command(arguments: str) -> dict[str, Any]:
 
 def _memsql_draft(run: dict[str, Any]) -> Draft:
     line, low, high = (run.pop(key, None) for key in ("line", "min", "max"))
-    rows, rate, spent, asked = (
+    rows, rate, spent, wanted_ns = (
         run.get(key) for key in ("rows", "rows_per_second", "interval_ns", "duration_ns")
     )
     if rate is None:
@@ -143,12 +143,12 @@ def _memsql_draft(run: dict[str, Any]) -> Draft:
     if not isinstance(spent, int) or not spent:
         run["interval_ns"] = spent = None
     note = None
-    if spent is None and isinstance(asked, int) and asked and rows:
-        if abs(rows / rate / (asked / 1e9) - 1) <= _AGREES:
-            run["interval_ns"] = asked
+    if spent is None and isinstance(wanted_ns, int) and wanted_ns and rows:
+        if abs(rows / rate / (wanted_ns / 1e9) - 1) <= _AGREES:
+            run["interval_ns"] = wanted_ns
         else:
             note = (
-                f"{rows:,} rows in {asked / 1e9:g} s would be {rows / asked * 1e9:,.0f} rows/s, but "
+                f"{rows:,} rows in {wanted_ns / 1e9:g} s would be {rows / wanted_ns * 1e9:,.0f} rows/s, but "
                 f"{rate:,.0f} rows/s are printed: they agree only if it ran {rows / rate:.3g} s; "
                 "the printed rate is kept"
             )

@@ -46,10 +46,8 @@ _NAMED = ("hosts", "streams", "partitions", "encoders", "decoders", "rows_per_ba
 @dataclass
 class Draft:
     """One foreign result before it has its place in a run. Base units: bytes, nanoseconds, per second.
-
     `rates` are the rates that the tool printed itself; they count before amounts / interval, which many tools
-    round more coarsely or leave out. `parameters` needs no `operation`.
-    """
+    round more coarsely or leave out. `parameters` needs no `operation`."""
 
     operation: str
     parameters: dict[str, Any]
@@ -183,10 +181,8 @@ def hold(draft: Draft, name: str) -> None:
 
 
 def text_lines(text: str, longest: int = MOST_LINE) -> list[str]:
-    """The lines of a text, without what ends them, each cut at `longest` characters.
-
-    No result's line is longer, and patterns need not fear a line of millions.
-    """
+    """The lines of a text, without what ends them, each cut at `longest` characters. No result's line is
+    longer, and patterns need not fear a line of millions."""
     return [line[:longest].rstrip() for line in text.splitlines()]
 
 

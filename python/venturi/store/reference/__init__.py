@@ -182,6 +182,8 @@ def sets(name: str) -> list[ReferenceSet]:
 class ReferenceRun(RunDirectory):
     """Published sets, read like a run directory; there is none on disk."""
 
+    saved = False
+
     def __init__(self, name: str) -> None:
         """`name` with or without `reference:`. Raises `VenturiError` (usage) for one that does not exist."""
         short = name.removeprefix(PREFIX)
@@ -198,10 +200,6 @@ class ReferenceRun(RunDirectory):
             "servers": {},
             "imported": [{"from": s.file, "format": s.format, "source": s.source} for s in self.sets],
         }
-
-    @property
-    def saved(self) -> bool:
-        return False
 
     def records(self) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = []
