@@ -26,6 +26,7 @@ from venturi.analysis.results import Results, load
 from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.analysis.statistics.difference import slow_trials, two_groups
 from venturi.analysis.verdict.types import FindingKind
+from venturi.engine.record import trial_of
 from venturi.report.figures import registry
 from venturi.report.figures.curves import MOST_LINES
 from venturi.store import reference
@@ -146,7 +147,7 @@ def some_run(tmp_path_factory: pytest.TempPathFactory) -> Results:
 def test_random_sweeps(some_run: Results) -> None:
     seen = set()
     for sweep, trials in random_sweeps(draws(60, 3), seed=3):
-        found = Results(some_run.directory, trials, [])
+        found = Results(some_run.directory, [trial_of(it) for it in trials], [])
         assert {"finding", "best", "throughput-streams"} <= agree(found), sweep
         seen |= {shape for told in of_cells(found).values() for _, shape, _ in told}
     assert seen == set(Shape), "each claim came up"
@@ -154,7 +155,7 @@ def test_random_sweeps(some_run: Results) -> None:
 
 def test_random_cells_of_every_system(some_run: Results) -> None:
     for _, cells, _ in groups(draws(200)):
-        agree(Results(some_run.directory, [dict(r) for c in cells for r in c.records], []))
+        agree(Results(some_run.directory, [r for c in cells for r in c.records], []))
 
 
 def test_nothing_is_fastest_where_it_cannot_be_told(some_run: Results) -> None:
@@ -168,7 +169,7 @@ def test_nothing_is_fastest_where_it_cannot_be_told(some_run: Results) -> None:
         for repeat, row in enumerate(rates)
         for n, rate in zip((1, 2, 4), row, strict=True)
     ]
-    found = Results(some_run.directory, trials, [])
+    found = Results(some_run.directory, [trial_of(it) for it in trials], [])
     (finding,) = found.findings
     figure = registry.one(found, "throughput-encoders")
     (claim,) = figure.claims
@@ -186,7 +187,7 @@ def test_a_line_of_mixed_settings_claims_nothing(some_run: Results) -> None:
         for at in range(MOST_LINES + 1):
             parameters = {"operation": "get", "streams": streams, "window": 10 * at + streams}
             trials += [trial(parameters, streams * (1 + at / 10), repeat) for repeat in range(5)]
-    found = Results(some_run.directory, trials, [])
+    found = Results(some_run.directory, [trial_of(it) for it in trials], [])
     figure = registry.one(found, "throughput-streams")
     assert not [f for f in found.findings if f.axis == "streams"] and not figure.claims
     assert "nothing can be told" in figure.title

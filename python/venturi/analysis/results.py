@@ -16,7 +16,7 @@ from venturi.analysis.advice.collect import advise, several_servers
 from venturi.analysis.advice.stragglers import Straggler
 from venturi.analysis.cells import hosts
 from venturi.analysis.cells import summary as cells_module
-from venturi.analysis.cells.figures import by_key, get, main_rate, per_second
+from venturi.analysis.cells.figures import by_key, main_rate, per_second
 from venturi.analysis.cells.limits import limits
 from venturi.analysis.cells.summary import Cell, best, by_operation, speed, varying
 from venturi.analysis.models import fits, over_links, splits
@@ -30,6 +30,7 @@ from venturi.analysis.verdict.types import Finding, Verdict
 from venturi.common import toml_text
 from venturi.common.conditions import Condition
 from venturi.common.errors import ScenarioError, VenturiError
+from venturi.engine.record import Trial
 from venturi.store.directory import RunDirectory
 from venturi.store.open import open_run
 from venturi.targets.system import is_charrow
@@ -44,7 +45,7 @@ class Results:
 
     directory: RunDirectory
     """Where it was read from; of a reference run no directory, see `saved`."""
-    records: list[dict[str, Any]] = field(repr=False)
+    records: list[Trial] = field(repr=False)
     probes: list[dict[str, Any]] = field(repr=False)
 
     @property
@@ -138,9 +139,9 @@ class Results:
         return splits.convergences(self.cells)
 
     @property
-    def failures(self) -> list[dict[str, Any]]:
+    def failures(self) -> list[Trial]:
         """Trials that did not end well, warm-ups too: a warm-up that fails is a finding."""
-        return [r for r in self.records if r.get("outcome") not in ("ok", None)]
+        return [r for r in self.records if r.outcome not in ("ok", "")]
 
     @cached_property
     def telling(self) -> dict[str, list[str]]:
@@ -156,9 +157,9 @@ class Results:
         """What answered: software and address of each target, as the trials recorded it."""
         seen: dict[str, None] = {}
         for record in self.records:
-            address = get(record, "target", "address")
+            address = record.target.address
             if address:
-                software = get(record, "target", "software") or "unnamed server"
+                software = record.target.software or "unnamed server"
                 seen[f"{software} at {address}"] = None
         return list(seen)
 
@@ -197,11 +198,11 @@ class Results:
     @property
     def imported(self) -> bool:
         """Whether every trial was measured by another tool."""
-        return bool(self.records) and all(r.get("imported") for r in self.records)
+        return bool(self.records) and all(r.imported.source for r in self.records)
 
     @property
     def measured(self) -> int:
-        return sum(not r.get("warmup") for r in self.records)
+        return sum(not r.warmup for r in self.records)
 
 
 def load(path: str | os.PathLike[str]) -> Results:

@@ -29,16 +29,8 @@ def setting(found: Best, one: Choice) -> str:
 
 def title(found: Best) -> str:
     """The workload in a few words."""
-    names = (
-        "operation",
-        "place",
-        "data",
-        "system",
-        "rows_per_stream",
-        "bytes_per_stream",
-        "duration_ns",
-        "rate",
-    )
+    sizes = ("rows_per_stream", "bytes_per_stream", "duration_ns", "rate")
+    names = ("operation", "place", "data", "system", *sizes)
     nouns = nouns_of(found.fastest.cell)
     words = [wording.phrase(n, found.workload[n], nouns) for n in names if n in found.workload]
     target = str(found.workload.get("target") or "")
@@ -189,7 +181,7 @@ def _spelled(one: Advised, value: float) -> str:
 
 
 def _imported(found: Best) -> bool:
-    return any(record.get("imported") for record in found.fastest.cell.records)
+    return any(record.imported.source for record in found.fastest.cell.records)
 
 
 def _reached(level: Level) -> str:

@@ -53,7 +53,7 @@ def groups(results: Results) -> list[Group]:
     """The verdicts of a run by title: flagged ones first, then the most frequent."""
     judged = ((cell, v) for cell in results.cells if (v := results.verdicts.get(cell.name)) is not None)
     alike = grouped(judged, lambda pair: (pair[1].title, pair[1].kind, pair[1].flagged))
-    found = [Group(title, kind, flag, [cell for cell, _ in of]) for (title, kind, flag), of in alike.items()]
+    found = [Group(text, kind, flag, [c for c, _ in pairs]) for (text, kind, flag), pairs in alike.items()]
     return sorted(found, key=lambda g: (not g.flagged, g.kind == "unknown", -len(g.cells)))
 
 

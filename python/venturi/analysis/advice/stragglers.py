@@ -16,13 +16,14 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from venturi.analysis.advice import Advice
-from venturi.analysis.cells.figures import Record, by_key, get, numeric, quotient
+from venturi.analysis.cells.figures import by_key, get, quotient
 from venturi.analysis.cells.hosts import counted, server_addresses, servers_are_known
 from venturi.analysis.cells.probes import single_links
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.workers import KEPT_UP
 from venturi.analysis.wording import listed, milliseconds, nouns_of, rate
 from venturi.common.units import Quantity, bit_rate, percent, plural
+from venturi.engine.record import Loader, Trial
 
 BEHIND = 0.8
 """Under this part of the others' rate a host is behind: Hadoop calls a task a straggler that is 20 % behind
@@ -143,7 +144,7 @@ def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Strag
     seen = by_key(
         pair
         for record in cell.records
-        if len(record.get("hosts") or []) > 1 and not _kept_up(record)
+        if len(record.hosts) > 1 and not _kept_up(record)
         for pair in _compared(record, counted(cell), boots or {}).items()
     )
     fixed_time = bool(cell.parameters.get("duration_ns"))
@@ -158,10 +159,10 @@ def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Strag
     return sorted(found, key=lambda one: one.ratio)
 
 
-def _kept_up(record: Record) -> bool:
+def _kept_up(record: Trial) -> bool:
     """Whether a schedule set the rate: then no host is behind."""
-    rate = numeric(record, "schedule", "rate")
-    done = quotient(numeric(record, "counts", "batches"), numeric(record, "times", "interval_ns"), 1e9)
+    rate = record.schedule.rate
+    done = quotient(record.counts.batches, record.times.interval_ns, 1e9)
     return bool(rate) and (done is None or done >= KEPT_UP * (rate or 0.0))
 
 
@@ -215,7 +216,7 @@ def _part_of(later: float, cell: Cell) -> float:
     return (quotient(later, cell.interval.value) or 0.0) if cell.interval.known else 0.0
 
 
-def _compared(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, _Seen]:
+def _compared(record: Trial, what: str, boots: Mapping[str, str]) -> dict[str, _Seen]:
     """Each host of a trial with those that it may be compared with; without those that have none."""
     units = _units(record, what, boots)
     crowd = Counter(unit.machine for unit in units.values() for _ in unit.names)
@@ -272,23 +273,23 @@ def _median_without(ordered: Sequence[float], value: float) -> float:
     return (other((left - 1) // 2) + other(left // 2)) / 2
 
 
-def _units(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, _Unit]:
+def _units(record: Trial, what: str, boots: Mapping[str, str]) -> dict[str, _Unit]:
     """By address, or where none was told by name."""
     out: dict[str, _Unit] = {}
     owners: dict[int, _Unit] = {}
-    for host in record.get("hosts") or []:
-        name, address = str(host["host"]), host.get("address")
+    for host in record.hosts:
+        name, address = host.host or "", host.address
         unit = out.setdefault(str(address or name), _Unit(address=address))
         unit.names.append(name)
-        unit.machine = boots.get(name) or str(host.get("node") or address or name)
-        first, count = host["streams"]
+        unit.machine = boots.get(name) or host.node or address or name
+        first, count = host.streams
         owners |= dict.fromkeys(range(first, first + count), unit)
     apart = len(server_addresses(record)) if servers_are_known(record) else 1
-    for stream in record.get("streams") or []:
-        number, amount = stream.get("stream"), numeric(stream, what)
+    for stream in record.streams:
+        number, amount = stream.stream, stream[what]
         # A stream that moved nothing has no end.
-        end = numeric(stream, "end_ns") or numeric(record, "times", "interval_ns")
-        if number in owners and amount is not None and end:
+        end = stream.end_ns or record.times.interval_ns
+        if number is not None and number in owners and amount is not None and end:
             owners[number].add(number % apart, amount, end)
     return out
 
@@ -301,7 +302,7 @@ _NAMED = 3
 _LEAVE_OUT = (
     "or leave the host out: a resource for the others, and [hosts] loader_resource (docs/scenarios.md)"
 )
-Ask = Callable[[Mapping[str, Any], Mapping[str, Any]], float | None]
+Ask = Callable[[Loader, Trial], float | None]
 
 
 def advise(
@@ -316,7 +317,7 @@ def advise(
     by_host = by_key((f"{one.address} {one.name}", one) for one in found)
     own = max(by_host.values(), key=lambda same: (len(same), -min(one.ratio for one in same)))
     worst = min(own, key=lambda one: (one.one_of_two, one.ratio))
-    several = sum(len(r.get("hosts") or []) > 1 for c in cells for r in c.records[:1])
+    several = sum(len(r.hosts) > 1 for c in cells for r in c.records[:1])
     where = f"; so it is in {len(own)} of {several} cells that several hosts ran" if several > 1 else ""
     more = [f"{others[0].name}{_at(others[0])}" for others in by_host.values() if others is not own]
     if more:
@@ -357,31 +358,29 @@ def _at(one: Straggler) -> str:
 # ---- what speaks for a reason
 
 
-def _of(*path: str) -> Ask:
-    return lambda host, _: numeric(host, "resources", *path)
+def _of(group: str, name: str) -> Ask:
+    return lambda host, _: host.resources[group][name]  # type: ignore[no-any-return]
 
 
-def _throttled(host: Mapping[str, Any], _: Mapping[str, Any]) -> float | None:
-    held = numeric(host, "resources", "cgroup", "throttled_ns")
-    return quotient(held, numeric(host, "resources", "window_ns"))
+def _throttled(host: Loader, _: Trial) -> float | None:
+    return quotient(host.resources.cgroup.throttled_ns, host.resources.window_ns)
 
 
-def _dropped(host: Mapping[str, Any], _: Mapping[str, Any]) -> float | None:
-    found = [numeric(host, "resources", "network", name) for name in ("rx_drops", "tx_drops")]
+def _dropped(host: Loader, _: Trial) -> float | None:
+    found = [host.resources.network.rx_drops, host.resources.network.tx_drops]
     counted = [value for value in found if value is not None]
     return sum(counted) if counted else None
 
 
-def _started(host: Mapping[str, Any], record: Mapping[str, Any]) -> float | None:
+def _started(host: Loader, record: Trial) -> float | None:
     """When its last stream began, as a share of the trial."""
-    first, count = host["streams"]
+    first, count = host.streams
     begun = [
         start
-        for stream in record.get("streams") or []
-        if first <= (stream.get("stream") or 0) < first + count
-        and (start := numeric(stream, "start_ns")) is not None
+        for stream in record.streams
+        if first <= (stream.stream or 0) < first + count and (start := stream.start_ns) is not None
     ]
-    return quotient(max(begun), numeric(record, "times", "interval_ns")) if begun else None
+    return quotient(max(begun), record.times.interval_ns) if begun else None
 
 
 def _less(own: float, usual: float, _: float) -> bool:
@@ -478,9 +477,9 @@ def _figures(
         values = {name: [alone[name]] for name in (*one.names, *one.others) if name in alone}
     else:
         values = by_key(
-            (host["host"], value)
+            (host.host or "", value)
             for record in one.cell.records
-            for host in record.get("hosts") or []
+            for host in record.hosts
             if (value := ask(host, record)) is not None
         )
     own = [value for name in one.names for value in values.get(name, ())]
@@ -510,7 +509,7 @@ def _same(one: Straggler, probes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _next(one: Straggler, probes: Sequence[Mapping[str, Any]]) -> str:
-    probed = get(one.cell.parameters, "on") != "spark"
+    probed = one.cell.parameters.get("on") != "spark"
     if _figures(one, None, probes) is None and probed and not one.cell.in_rows:
         return "Measure each host's link alone: `venturi run ... --ceilings once --fresh-ceilings`"
     return "Run `venturi doctor` there and on another one and compare"

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from venturi.analysis.cells.figures import K, Record, is_number, main_rate
+from venturi.analysis.cells.figures import K, is_number, main_rate
 from venturi.analysis.cells.summary import Cell, by_setting, rows_a_batch
 from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.common.units import Quantity
+from venturi.engine.record import Trial
 from venturi.targets.parameters import AMOUNT, PARALLEL
 
 __all__ = ["Series", "every", "figure", "followed", "numeric", "precedence", "series"]
@@ -121,14 +122,14 @@ def numeric(cells: Sequence[Cell], name: str) -> bool:
 
 
 def rounds(
-    cells: Iterable[Cell], level: Callable[[Cell], K], rate: Callable[[Record], float | None]
+    cells: Iterable[Cell], level: Callable[[Cell], K], rate: Callable[[Trial], float | None]
 ) -> list[dict[K, float]]:
     """What each level reached in each repeat, as far as it moved something."""
     found: dict[Any, dict[K, float]] = {}
     for cell in cells:
         for record in cell.records:
             if value := rate(record):
-                found.setdefault(record.get("repeat"), {})[level(cell)] = value
+                found.setdefault(record.repeat, {})[level(cell)] = value
     return [found[repeat] for repeat in sorted(found, key=lambda r: (r is None, r))]
 
 

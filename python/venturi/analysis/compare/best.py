@@ -25,6 +25,7 @@ from venturi.analysis.statistics.curve import LEAST_ROUNDS, Curve, Shape
 from venturi.analysis.statistics.difference import Difference, Effect, Gain, differences, effect, test_gain
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.units import Quantity
+from venturi.engine.record import Trial
 from venturi.targets.parameters import AMOUNT, PARALLEL, WORKLOAD
 
 WITHIN = 0.05
@@ -189,7 +190,7 @@ def values(cell: Cell, measure: str) -> list[float]:
     return [v for r in cell.records if (v := _speed(r, measure)) is not None]
 
 
-def _speed(record: Mapping[str, object], measure: str) -> float | None:
+def _speed(record: Trial, measure: str) -> float | None:
     """None for a trial that moved nothing, as of an empty table: no ratio can be made of it."""
     return (throughput(record) if measure == "throughput" else per_second(record, measure)) or None
 

@@ -52,7 +52,7 @@ def facts(base: Results, run: Results) -> list[Fact]:
                 continue
         out += facts_of_end(end, *pair)
     out.append(Fact("server", "software", _peers(base), _peers(run), "matters"))
-    numbers = [common("servers", [get(r, "target", "servers") for r in side.records]) for side in (base, run)]
+    numbers = [common("servers", [r.target.servers for r in side.records]) for side in (base, run)]
     if any(number not in (None, 1) for number in numbers):
         out.append(Fact("server", "servers", numbers[0], numbers[1], "matters"))
     busy = [_disturbance(r) for r in (base, run)]
@@ -75,7 +75,7 @@ def machine(results: Results) -> dict[tuple[int, str], str]:
 
 def _disturbance(results: Results) -> tuple[float, float] | tuple[None, None]:
     """Medians over the trials of the shares of the host's CPU time that were stolen and that others used."""
-    found = [n for r in results.records if not r.get("warmup") and (n := host_noise(r)) is not None]
+    found = [n for r in results.records if not r.warmup and (n := host_noise(r)) is not None]
     return (median(s for s, _ in found), median(o for _, o in found)) if found else (None, None)
 
 
@@ -85,7 +85,7 @@ def _started(results: Results) -> str | None:
 
 def _peers(results: Results) -> str | None:
     """The software of all servers that answered, addresses left out: ports differ from run to run."""
-    names = {str(s) for r in results.records if (s := get(r, "target", "software"))}
+    names = {str(s) for r in results.records if (s := r.target.software)}
     return ", ".join(sorted(names)) or None
 
 

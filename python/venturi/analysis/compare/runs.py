@@ -10,7 +10,6 @@ from typing import Literal
 
 from venturi.analysis.cells.figures import (
     ENDS,
-    Record,
     by_key,
     cpu_ns,
     cpu_per,
@@ -37,6 +36,7 @@ from venturi.analysis.statistics.difference import (
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.units import Quantity, plural
+from venturi.engine.record import Trial
 
 Verdict = Literal["worse", "better", "no-difference", "unknown", "failed"]
 
@@ -51,7 +51,7 @@ class Metric:
     name: str
     title: str
     unit: str
-    value: Callable[[Record], float | None]
+    value: Callable[[Trial], float | None]
     lower: bool = False
     worse: str = "slower"
     better: str = "faster"
@@ -251,7 +251,7 @@ def compare_by(
     one measured first unless `base_value` names it, spelled as in the run. Raises `VenturiError` where the
     parameter does not vary or has no such value.
     """
-    order = {str(r.get("cell")): i for i, r in reversed(list(enumerate(results.records)))}
+    order = {r.cell: i for i, r in reversed(list(enumerate(results.records)))}
     cells = sorted(results.cells, key=lambda c: order.get(c.name, 0))
     found = by_key((spelled(c.parameters[by]), c) for c in cells if by in c.parameters)
     if len(found) < 2:
@@ -319,10 +319,10 @@ def _compare(
 def measured(cell: Cell, metric: Metric) -> dict[int, float]:
     """The metric of each good trial by its repeat; trials without it, or with nothing moved, are left out."""
     found = [(r, v) for r in cell.records if (v := metric.value(r)) is not None and v > 0]
-    repeats = [r.get("repeat") for r, _ in found]
-    if len(set(repeats)) < len(repeats) or not all(isinstance(n, int) for n in repeats):
+    repeats = [r.repeat for r, _ in found]
+    if len(set(repeats)) < len(repeats):
         repeats = list(range(len(found)))
-    return {int(n): v for n, (_, v) in zip(repeats, found, strict=True) if n is not None}
+    return {n: v for n, (_, v) in zip(repeats, found, strict=True)}
 
 
 def metric_for(metric: Metric, cells: Sequence[Cell]) -> Metric:

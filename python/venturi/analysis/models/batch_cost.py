@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.analysis.cells.figures import by_key, numeric, quotient
+from venturi.analysis.cells.figures import by_key, quotient
 from venturi.analysis.cells.limits import Limit
 from venturi.analysis.cells.summary import Cell, by_operation, by_setting, follows, varying
 from venturi.analysis.statistics import hockney
@@ -124,11 +124,7 @@ def _fitted(operation: str, where: dict[str, Any], group: Sequence[Cell]) -> Bat
         (float(cell.parameters[AXIS]), each)
         for cell in group
         for r in cell.records
-        if (
-            each := quotient(
-                numeric(r, "times", "interval_ns"), numeric(r, "counts", "batches"), _lanes(cell)
-            )
-        )
+        if (each := quotient(r.times.interval_ns, r.counts.batches, _lanes(cell)))
     )
     fit, refused = None, "the number of batches in flight changes with them"
     if len({_lanes(cell) for cell in group}) == 1:

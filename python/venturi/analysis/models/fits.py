@@ -274,8 +274,7 @@ def times(cells: Sequence[Cell], unit: str = "B/s") -> dict[float, list[float]]:
         (amount, spent)
         for cell in cells
         for r in cell.records
-        if (amount := figures.numeric(r, "counts", counted))
-        and (spent := figures.numeric(r, "times", "interval_ns"))
+        if (amount := r.counts[counted]) and (spent := r.times.interval_ns)
     )
 
 
@@ -384,7 +383,7 @@ def payload_of(cell: Cell, unit: str) -> float | None:
     """What each trial of a cell moves."""
     if unit == "B/s":
         return cell.payload_bytes
-    return figures.numeric(cell.records[0], "counts", "rows") if cell.records else None
+    return cell.records[0].counts.rows if cell.records else None
 
 
 def observations(one: AxisFit) -> dict[float, list[float]]:

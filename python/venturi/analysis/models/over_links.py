@@ -191,7 +191,7 @@ def build(cells: Sequence[Cell]) -> list[LinkFit]:
 def _over(cell: Cell) -> bool:
     """Whether TCP went over a link of which all is known."""
     p = cell.parameters
-    link = links.known(p.get(AXIS))
+    link = links.read_link(p.get(AXIS))
     # TCP does not carry datagrams, and its bounds are not theirs.
     if link is None or is_datagrams(str(p.get("target") or "")):
         return False
@@ -239,7 +239,7 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
         ratio
         for cell in cells
         for record in cell.records
-        if (ratio := figures.quotient(figures.numeric(record, "counts", counted), figures.wire_bytes(record)))
+        if (ratio := figures.quotient(record.counts[counted], figures.wire_bytes(record)))
     ]
     width = float(p.get("row_bytes") or 0)
     # Of rows that a database gets, what is on the wire is its dialect's.

@@ -280,7 +280,7 @@ def evidence_lines(seen: CellEvidence, place: Diagnosis | None, agreeing: int | 
         _of_place(seen, place, RULES[place.cause].kind, add)
     for end in (seen.client, seen.server):
         _of_end(seen, end, add)
-    relay = next((t for r in seen.cell.records if (t := get(r, "target", "relay"))), None)
+    relay = next((t for r in seen.cell.records if (t := r.target.relay)), None)
     if relay:
         add("proxy", f"{relay}: it may be a proxy, so nothing of it is reported as the server's")
     for name, limit in seen.cell.ceilings.items():

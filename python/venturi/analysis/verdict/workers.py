@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from venturi.analysis.cells.ceilings import CIPHER
-from venturi.analysis.cells.figures import CALLS, get
+from venturi.analysis.cells.figures import CALLS
 from venturi.analysis.cells.probes import codec_of
 from venturi.analysis.verdict.evidence import CODEC, OWN, CellEvidence, End, Pool
 from venturi.analysis.verdict.machine import (
@@ -117,7 +117,7 @@ def handicapped(seen: CellEvidence, end: str) -> dict[str, Any]:
     found: Any = seen.cell.parameters.get("handicap" if end == "client" else "server_handicap")
     if found is None and end == "server":
         # A reference server reports it in its own words: "encode 2ms, decode 200us".
-        reported = (get(record, "target", "handicap") for record in seen.cell.records)
+        reported = (record.target.handicap for record in seen.cell.records)
         text = next((text for text in reported if text), None)
         found = "+".join(p.replace(" ", "=") for p in text.split(", ")) if isinstance(text, str) else None
     if isinstance(found, str):

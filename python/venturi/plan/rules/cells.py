@@ -72,14 +72,15 @@ _ELSEWHERE = {
 def _check_operation(operation: str, url: str, wrong: Wrong) -> None:
     """Whether the system takes it."""
     scheme, plugin = scheme_of(url), PLUGINS.get(scheme_of(url))
-    taken = sorted(plugin.operations if plugin is not None else BY_SCHEME[scheme].operations)
-    if operation not in taken:
-        package = f" of {plugin.package}" if plugin is not None else ""
-        operations = " and ".join(f"{name}s" for name in taken)
-        raise wrong(
-            f"operation: {scheme}://{package} takes {operations}, no {operation}s",
-            _ELSEWHERE.get(operation, f"leave the operation out, or set it to {' or '.join(taken)}"),
-        )
+    taken = plugin.operations if plugin is not None else BY_SCHEME[scheme].operations
+    if operation in taken:
+        return
+    package, names = f" of {plugin.package}" if plugin is not None else "", sorted(taken)
+    listed = " and ".join(f"{name}s" for name in names)
+    raise wrong(
+        f"operation: {scheme}://{package} takes {listed}, no {operation}s",
+        _ELSEWHERE.get(operation, f"leave the operation out, or set it to {' or '.join(names)}"),
+    )
 
 
 _DATA = {
@@ -91,8 +92,8 @@ _DATA = {
 _DATA_HINTS = {
     "upsert": 'leave data out for "usage", or name a file and its key: --data t.parquet --key a,b',
     "ingest": 'leave data out for "metrics", or name a file: --data t.parquet --time ts --tags host',
-    "usage": f"usage is for upserts: {_ELSEWHERE['upsert']}",
-    "metrics": f"metrics are for ingests: {_ELSEWHERE['ingest']}",
+    "usage": "leave data out; usage is for --operation upsert",
+    "metrics": "leave data out; metrics are for --operation ingest",
     "states": "name a server that turns states into columns: --target charrow://HOST, or charrow://local",
 }
 """What to do, by operation or by what it does not take."""

@@ -17,12 +17,13 @@ from typing import Any
 from venturi.analysis import wording
 from venturi.analysis.advice.collect import BEHIND
 from venturi.analysis.cells import writes
-from venturi.analysis.cells.figures import get, grouped, main_rate
+from venturi.analysis.cells.figures import grouped, main_rate
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results, choice_note, evenly, representative
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common import hdr
 from venturi.common.units import FACTORS, percent, pick_unit, plural, significant
+from venturi.engine.record import Latency, Trial
 from venturi.report.document import begun
 from venturi.report.figures import figure
 from venturi.report.figures.curves import nearest
@@ -108,26 +109,25 @@ def curve(cell: Cell, kind: str) -> list[tuple[float, float]]:
     return out
 
 
-def _recorded(record: Any, kind: str) -> tuple[list[float], list[float]] | None:
+def _recorded(record: Trial, kind: str) -> tuple[list[float], list[float]] | None:
     """Latencies of a trial in order, and how many batches took no longer than each; by the percentiles alone
     where the histogram was not kept."""
-    found = get(record, "latency", kind)
+    found: Latency = record.latency[kind]
     try:
-        counts = hdr.decode(str(get(found, "hdr") or ""))
+        counts = hdr.decode(found.hdr or "")
     except ValueError:
         counts = {}
     if counts:
         values = sorted(counts)
         return [float(v) for v in values], [float(n) for n in accumulate(counts[v] for v in values)]
-    percentiles = [(1.0, get(found, "min")), *(get(found, "percentiles") or ())]
-    points = sorted((float(p), float(v)) for p, v in percentiles if isinstance(v, int | float))
+    points = sorted((p, v) for p, v in [(1.0, found.min), *found.percentiles] if v is not None)
     if not points:
         return None
-    count = get(found, "count")
-    if not isinstance(count, int | float) or count < 1:
+    count = float(found.count or 0)
+    if count < 1:
         # Of an import that did not count: as many as its last percentile tells of.
         count = max(100 / (100 - p) for p, _ in points if p < 100)
-    return [v for _, v in points], [*(p / 100 * count for p, _ in points[:-1]), float(count)]
+    return [v for _, v in points], [*(p / 100 * count for p, _ in points[:-1]), count]
 
 
 def _at(values: list[float], seen: list[float], x: float) -> float:

@@ -109,11 +109,7 @@ def _side(cell: Cell, end: str, sends: bool) -> Side:
     work = [Part(stage, shares.get(stage, 0.0)) for stage in way if stage in shares or stage not in _SOME]
     besides = [Part(s, v) for s, v in shares.items() if s not in way and s not in WAITS and v > 0]
     waiting = [Part(s, shares[s]) for s in WAITS if shares.get(s, 0.0) > 0]
-    counts = [
-        float(n)
-        for record in cell.records
-        if isinstance(n := ((record.get("workers") or {}).get(end) or {}).get("workers"), int)
-    ]
+    counts = [float(n) for record in cell.records if (n := record.workers[end].workers) is not None]
     workers = median_interval(counts).median if counts else None
     return Side(
         end, sends, tuple(work), tuple(sorted(besides, key=lambda p: -p.share)), tuple(waiting), workers
