@@ -226,7 +226,7 @@ def quiet(found: Comparison) -> tuple[list[str], list[str]]:
     """Names of facts that differ without weight, and of those that only one side knows."""
     facts = (*found.settings, *found.facts)
     idle = [fact(f)[0] for f in facts if f.differs and f.weight == "note"]
-    return idle, [fact(f)[0] for f in facts if not f.known and f.weight != "note"]
+    return idle, [fact(f)[0] for f in facts if not f.complete and f.weight != "note"]
 
 
 def document(found: Comparison, width: int) -> Document:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from venturi.analysis.advice import Advice
 from venturi.analysis.cells.figures import by_key, get, quotient
-from venturi.analysis.cells.hosts import counted, server_addresses, servers_are_known
+from venturi.analysis.cells.hosts import counted, deals_streams_in_turn, server_addresses
 from venturi.analysis.cells.probes import single_links
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.workers import KEPT_UP
@@ -284,7 +284,7 @@ def _units(record: Trial, what: str, boots: Mapping[str, str]) -> dict[str, _Uni
         unit.machine = boots.get(name) or host.node or address or name
         first, count = host.streams
         owners |= dict.fromkeys(range(first, first + count), unit)
-    apart = len(server_addresses(record)) if servers_are_known(record) else 1
+    apart = len(server_addresses(record)) if deals_streams_in_turn(record) else 1
     for stream in record.streams:
         number, amount = stream.stream, stream[what]
         # A stream that moved nothing has no end.

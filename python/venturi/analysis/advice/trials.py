@@ -220,9 +220,9 @@ def _load(shares: Sequence[tuple[float, float]]) -> Iterator[tuple[float, Advice
 def unbalanced(measured: Sequence[Trial]) -> Warnings:
     """Trials whose processes used more CPU time than their host was busy, which cannot be."""
     known = [b for r in measured if (b := cpu_balance(r)) is not None]
-    over = [b for b in known if -b.others > max(LEAST_OVER, OVER * b.busy)]
+    over = [b for b in known if -b.foreign > max(LEAST_OVER, OVER * b.busy)]
     if over:
-        most = min(over, key=lambda b: b.others)
+        most = min(over, key=lambda b: b.foreign)
         parts = listed(f"{role} {used:.2f}" for role, used in most.parts.items())
         yield Advice(
             "balance",
