@@ -359,7 +359,7 @@ def _at(one: Straggler) -> str:
 
 
 def _of(group: str, name: str) -> Ask:
-    return lambda host, _: host.resources[group][name]  # type: ignore[no-any-return]
+    return lambda host, _: host.resources[group][name]
 
 
 def _throttled(host: Loader, _: Trial) -> float | None:
