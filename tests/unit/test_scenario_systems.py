@@ -21,7 +21,7 @@ from support.scenarios import cell, cells, same, scenario, target
 from support.verdict import summarise, trial
 from venturi.analysis import wording
 from venturi.analysis.cells.summary import Cell as Summed
-from venturi.analysis.search import best
+from venturi.analysis.compare import best
 from venturi.analysis.wording import nouns_of
 from venturi.common import toml_text
 from venturi.common.environment import usable_cores

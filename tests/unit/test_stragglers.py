@@ -13,8 +13,7 @@ from support.draws import draws, slack
 from support.golden import kept
 from support.mistakes import check
 from support.verdict import summarise
-from venturi.analysis.advice import straggler_advice
-from venturi.analysis.advice.stragglers import Straggler, machines, stragglers
+from venturi.analysis.advice.stragglers import Straggler, advise, machines, stragglers
 from venturi.analysis.cells.summary import Cell
 
 WORK = 1e8
@@ -252,8 +251,8 @@ def test_what_is_said() -> None:
         cells = summarise([{**one, "repeat": n} for n, one in enumerate(trials)])
         rates = [LINKS[name] if n == 3 else 110e6 for n in range(1, 5)] if name in LINKS else []
         probes = [probe(f"loader-{n}", rate) for n, rate in enumerate(rates, 1)]
-        advice = straggler_advice.advise([one for cell in cells for one in stragglers(cell)], cells, probes)
+        advice = advise([one for cell in cells for one in stragglers(cell)], cells, probes)
         assert advice is not None and advice.kind == "straggler", name
         told.append("\n".join([f"# {name}", advice.finding, advice.cause, advice.next, ""]))
     kept("stragglers", "\n".join(told))
-    assert straggler_advice.advise([], [], []) is None
+    assert advise([], [], []) is None

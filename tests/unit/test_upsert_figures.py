@@ -17,10 +17,10 @@ from support.verdict import summarise
 from support.verdict import trial as transfer
 from venturi.analysis.cells import writes
 from venturi.analysis.cells.summary import by_operation, speed
+from venturi.analysis.compare import best
 from venturi.analysis.compare import runs as compare
 from venturi.analysis.models.batch_cost import batch_costs
 from venturi.analysis.results import load
-from venturi.analysis.search import best
 from venturi.report import markdown, summary, tables
 from venturi.report import run as runs
 from venturi.report.draw import Drawing

@@ -19,9 +19,9 @@ from venturi.analysis.cells.figures import is_good, main_rate
 from venturi.analysis.cells.probes import data_label
 from venturi.analysis.cells.summary import PARAMETER_ORDER, basis, varying
 from venturi.analysis.cells.summary import Cell as Summary
+from venturi.analysis.compare import best
 from venturi.analysis.models.batch_cost import LEAST
-from venturi.analysis.search import best
-from venturi.analysis.search.explore import Answer, Search
+from venturi.analysis.models.explore import Answer, Search
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.texts import Note

@@ -9,10 +9,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 from venturi.analysis import wording
+from venturi.analysis.cells.figures import grouped
 from venturi.analysis.cells.machines import Fact, in_words
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.compare.runs import Comparison, Row
-from venturi.analysis.selection import grouped
 from venturi.analysis.wording import nouns_of
 from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit, plural
 from venturi.report import terminal
@@ -226,7 +226,7 @@ def quiet(found: Comparison) -> tuple[list[str], list[str]]:
     """Names of facts that differ without weight, and of those that only one side knows."""
     facts = (*found.settings, *found.facts)
     idle = [fact(f)[0] for f in facts if f.differs and f.weight == "note"]
-    return idle, [fact(f)[0] for f in facts if not f.known and f.weight != "note"]
+    return idle, [fact(f)[0] for f in facts if not f.complete and f.weight != "note"]
 
 
 def document(found: Comparison, width: int) -> Document:

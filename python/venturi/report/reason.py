@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from venturi.analysis import wording
+from venturi.analysis.cells.figures import grouped
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.models import fit_words
 from venturi.analysis.models.batch_cost import BatchCost
 from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
-from venturi.analysis.results import Results
-from venturi.analysis.selection import example, grouped
+from venturi.analysis.results import Results, example
 from venturi.analysis.verdict.types import Remedy, Verdict
 from venturi.common.units import count, plural
 from venturi.report.document import Block, Bullets, Item, Section, Text

@@ -10,8 +10,7 @@ from venturi.analysis import wording
 from venturi.analysis.cells import writes
 from venturi.analysis.cells.machines import unproven
 from venturi.analysis.cells.summary import Cell, by_operation, rows_a_batch, varying
-from venturi.analysis.results import Results
-from venturi.analysis.selection import representative
+from venturi.analysis.results import Results, representative
 from venturi.analysis.wording import listed, nouns_of
 from venturi.common.units import count, percent, plural
 from venturi.engine.record import Trial

@@ -35,8 +35,7 @@ from venturi.analysis.cells import cell_table, hosts, writes
 from venturi.analysis.cells.figures import ENDS, is_good, per_second
 from venturi.analysis.cells.machines import proof, unproven
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.results import Results
-from venturi.analysis.selection import middle_trial
+from venturi.analysis.results import Results, middle_trial
 from venturi.analysis.verdict.types import Finding, Verdict
 from venturi.common.errors import VenturiError
 from venturi.common.units import Quantity

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from venturi.analysis.advice import Advice, straggler_advice, trials
+from venturi.analysis.advice import Advice, trials
+from venturi.analysis.advice.stragglers import Straggler
+from venturi.analysis.advice.stragglers import advise as slow_hosts
 from venturi.analysis.advice.trials import Warnings, cell_label, good_trials
 from venturi.analysis.cells import machines
-from venturi.analysis.cells.figures import batches_timed, get, quotient
+from venturi.analysis.cells.figures import batches_timed, by_key, get, quotient
 from venturi.analysis.cells.machines import common, in_words, properties
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.cells.writes import error_lines, latency, trouble_phrases, troubles
@@ -19,9 +21,6 @@ from venturi.analysis.wording import listed
 from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent
 from venturi.engine.record import Trial
-
-if TYPE_CHECKING:
-    from venturi.analysis.advice.stragglers import Straggler
 
 MOST_NOTES = 5
 MOST_SOURCES = 3
@@ -45,7 +44,7 @@ def advise(
     measured = [r for r in records if not r.warmup]
     if measured and all(r.imported.source for r in measured):
         return [*_imported(cells, measured)]
-    behind = straggler_advice.advise(stragglers, cells, probes)
+    behind = slow_hosts(stragglers, cells, probes)
     return [
         *trials.failures(measured, command),
         *errors(cells),
@@ -100,11 +99,9 @@ def _imported(cells: Sequence[Cell], measured: Sequence[Trial]) -> Iterator[Advi
 
 def _notes(cells: Sequence[Cell]) -> Warnings:
     """What the importer had to say of single figures."""
-    seen: dict[str, list[tuple[Trial, Cell]]] = {}
-    for record, cell in good_trials(cells):
-        note = record.imported.note
-        if isinstance(note, str) and note:
-            seen.setdefault(note, []).append((record, cell))
+    seen = by_key(
+        (note, (record, cell)) for record, cell in good_trials(cells) if (note := record.imported.note)
+    )
     for note, found in list(seen.items())[:MOST_NOTES]:
         record, cell = found[0]
         line = record.imported.line
@@ -261,9 +258,7 @@ def _unlike(place: str, servers: Mapping[str, Mapping[str, Any] | None]) -> Warn
         values = [(address, v) for address, one in known.items() if (v := get(one, *path)) is not None]
         if weight == "note" or not isinstance(common(name, [value for _, value in values]), tuple):
             continue
-        groups: dict[str, list[str]] = {}
-        for address, value in values:
-            groups.setdefault(in_words(name, value), []).append(address)
+        groups = by_key((in_words(name, value), address) for address, value in values)
         differing.append(f"{name} " + ", ".join(f"{value} ({_few(at)})" for value, at in groups.items()))
     if differing:
         more = len(differing) - _NAMED

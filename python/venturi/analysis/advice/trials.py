@@ -17,8 +17,8 @@ from venturi.analysis.cells.ceilings import LINK, SOCKETS, surely_above
 from venturi.analysis.cells.figures import CALLS, main_rate, quotient, steady_main
 from venturi.analysis.cells.machines import cpu_balance, host_noise
 from venturi.analysis.cells.summary import Cell, ends_by_itself, varying
-from venturi.analysis.statistics import groups
-from venturi.analysis.statistics.intervals import median_of_known, range_coverage
+from venturi.analysis.statistics.difference import slow_trials, two_groups
+from venturi.analysis.statistics.intervals import median_of, range_coverage
 from venturi.analysis.wording import USUAL_REPEATS, listed, nouns_of
 from venturi.common.units import Quantity, percent, plural
 from venturi.engine.record import Trial
@@ -95,7 +95,7 @@ def unverified(cells: Sequence[Cell]) -> Warnings:
     loose = {
         cell.name
         for record, cell in good_trials(cells)
-        if _asked(record) in (None, "none") and _achieved(record) == "none"
+        if _requested(record) in (None, "none") and _achieved(record) == "none"
     }
     if loose:
         yield Advice(
@@ -111,14 +111,16 @@ def weaker(cells: Sequence[Cell]) -> Warnings:
     # For upserts, sums of what was added stand for the values.
     enough = {"checksum": ("checksum", "sums"), "count": ("checksum", "sums", "count", None)}
     less = [
-        r for r, _ in good_trials(cells) if _achieved(r) not in enough.get(str(_asked(r)), (_achieved(r),))
+        r
+        for r, _ in good_trials(cells)
+        if _achieved(r) not in enough.get(str(_requested(r)), (_achieved(r),))
     ]
     if not less:
         return
     how = sorted({str(_achieved(r)) for r in less})
     upserts = all(r.parameters.get("operation") == "upsert" for r in less)
     trials = "1 trial was" if len(less) == 1 else f"{len(less)} trials were"
-    asked = "sums" if upserts else " or ".join(sorted({str(_asked(r)) for r in less}))
+    asked = "sums" if upserts else " or ".join(sorted({str(_requested(r)) for r in less}))
     notes = (note for r in less if (note := r.verification.note))
     yield Advice(
         "weaker",
@@ -145,7 +147,7 @@ def _compared(how: Sequence[str]) -> str:
     return "Neither values nor rows were compared"
 
 
-def _asked(record: Trial) -> object:
+def _requested(record: Trial) -> object:
     return record.verification.requested
 
 
@@ -202,7 +204,7 @@ def _stolen(shares: Sequence[tuple[float, float]]) -> Iterator[tuple[float, Advi
 
 
 def _load(shares: Sequence[tuple[float, float]]) -> Iterator[tuple[float, Advice]]:
-    load = median_of_known(load for _, load in shares) or 0.0
+    load = median_of(load for _, load in shares) or 0.0
     if load > OTHER_LOAD:
         yield (
             load,
@@ -218,9 +220,9 @@ def _load(shares: Sequence[tuple[float, float]]) -> Iterator[tuple[float, Advice
 def unbalanced(measured: Sequence[Trial]) -> Warnings:
     """Trials whose processes used more CPU time than their host was busy, which cannot be."""
     known = [b for r in measured if (b := cpu_balance(r)) is not None]
-    over = [b for b in known if -b.others > max(LEAST_OVER, OVER * b.busy)]
+    over = [b for b in known if -b.foreign > max(LEAST_OVER, OVER * b.busy)]
     if over:
-        most = min(over, key=lambda b: b.others)
+        most = min(over, key=lambda b: b.foreign)
         parts = listed(f"{role} {used:.2f}" for role, used in most.parts.items())
         yield Advice(
             "balance",
@@ -267,7 +269,7 @@ def steady(cells: Sequence[Cell]) -> Warnings:
     off = [
         (ratio - 1, c)
         for c in cells
-        if (ratio := median_of_known(quotient(steady_main(r), main_rate(r)) for r in c.records)) is not None
+        if (ratio := median_of(quotient(steady_main(r), main_rate(r)) for r in c.records)) is not None
         and abs(ratio - 1) > STEADY_DIFFERS
     ]
     if worst := _worst(off, cells):
@@ -326,7 +328,7 @@ def cut_short(cells: Sequence[Cell]) -> Warnings:
 
 
 def _batch_time(cell: Cell) -> float | None:
-    return median_of_known(r.latency.service.mean for r in cell.records)
+    return median_of(r.latency.service.mean for r in cell.records)
 
 
 def skew(cells: Sequence[Cell]) -> Warnings:
@@ -350,7 +352,7 @@ def skew(cells: Sequence[Cell]) -> Warnings:
 def two_speeds(cells: Sequence[Cell]) -> Warnings:
     """Trials of one cell at two speeds: a median between them is neither."""
     rates = [[v for r in c.records if (v := main_rate(r)) is not None] for c in cells]
-    grouped = [(found, c) for c, each in zip(cells, rates, strict=True) if (found := groups.two_groups(each))]
+    grouped = [(found, c) for c, each in zip(cells, rates, strict=True) if (found := two_groups(each))]
     if grouped:
         most, cell = max(grouped, key=lambda pair: pair[0].least)
         text = (
@@ -358,7 +360,7 @@ def two_speeds(cells: Sequence[Cell]) -> Warnings:
             f"{most.trials} are {most.least:.1f} times slower, {cell_label(cell, cells)})"
         )
         step = "Read them one by one: `venturi show RUN --cell CELL`"
-    elif found := groups.slow_trials(rates):
+    elif found := slow_trials(rates):
         slower = f"{found.least:.1f}" + (f" to {found.most:.1f}" if found.most >= found.least + 0.05 else "")
         text = (
             f"{found.slow} of {found.trials} trials ({percent(found.share)}) "

@@ -10,11 +10,13 @@ import operator
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 from venturi.common.hdr import batches_for
 from venturi.engine.record import CpuTime, Latency, Process, Trial
 
+K = TypeVar("K")
+V = TypeVar("V")
 ENDS = ("client", "server")
 CALLS = ("plugin", "driver")
 """Stages of calls into code of somebody else's: what its other end does is within them."""
@@ -31,6 +33,31 @@ def get(environment: Any, *path: str) -> Any:
     for name in path:
         environment = environment.get(name) if isinstance(environment, Mapping) else None
     return environment
+
+
+def cpu_per(record: Trial, counted: str, ends: Sequence[str] = ENDS) -> float | None:
+    """CPU time of these ends per byte of payload (ns/B, which is s/GB) or per row (ns); None where that of an
+    end is not known."""
+    known = [time for end in ends if (time := cpu_ns(record, end)) is not None]
+    return quotient(sum(known), record.counts[counted]) if len(known) == len(ends) else None
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a parameter's value is a number: `True` is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """The values of each key, in their order."""
+    out: dict[K, list[V]] = {}
+    for key, value in pairs:
+        out.setdefault(key, []).append(value)
+    return out
+
+
+def grouped(items: Iterable[V], key: Callable[[V], Any]) -> dict[Any, list[V]]:
+    """These by their key, each group in its order."""
+    return by_key((key(one), one) for one in items)
 
 
 def quotient(amount: float | None, divisor: float | None, scale: float = 1.0) -> float | None:

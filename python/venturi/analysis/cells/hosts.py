@@ -33,6 +33,7 @@ __all__ = [
     "Step",
     "axis_of",
     "counted",
+    "deals_streams_in_turn",
     "evenness",
     "has_several_hosts",
     "hosts",
@@ -42,7 +43,6 @@ __all__ = [
     "ratio_of",
     "scaled",
     "server_addresses",
-    "servers_are_known",
 ]
 
 
@@ -368,7 +368,7 @@ def payload_flows(cell: Cell) -> Flows | None:
     known = True
     for record in cell.records:
         names = server_addresses(record)
-        told = servers_are_known(record)
+        told = deals_streams_in_turn(record)
         known = known and (told or len(names) == 1)
         if not told:
             names = [names[0] if len(names) == 1 else ", ".join(names)]
@@ -399,7 +399,7 @@ def server_addresses(record: Trial) -> list[str]:
     return [part for part in address.split(",") if part] or [address]
 
 
-def servers_are_known(record: Trial) -> bool:
+def deals_streams_in_turn(record: Trial) -> bool:
     """Whether there are n servers, and stream s is at server s % n."""
     if len(server_addresses(record)) < 2:
         return False

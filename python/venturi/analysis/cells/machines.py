@@ -78,12 +78,12 @@ class Fact:
         return self.name in _POINTS
 
     @property
-    def known(self) -> bool:
+    def complete(self) -> bool:
         return self.base is not None and self.run is not None
 
     @property
     def differs(self) -> bool:
-        if not self.known or self.base == self.run:
+        if not self.complete or self.base == self.run:
             return False
         if self.name in _POINTS:
             return bool(abs(self.base - self.run) > _POINTS[self.name])
@@ -149,7 +149,7 @@ class Balance:
     Venturi's helpers, as `relay`."""
 
     @property
-    def others(self) -> float:
+    def foreign(self) -> float:
         """What is left for processes that are not the run's. Below 0 where the parts are more than the whole,
         by what the kernel's ticks round, if the record is right."""
         return self.busy - sum(self.parts.values())
@@ -181,7 +181,7 @@ def host_noise(record: Trial) -> tuple[float, float] | None:
     if found is None:
         return None
     steal = record.resources.client.host.steal_share or 0.0
-    return steal, max(0.0, found.others / found.cores)
+    return steal, max(0.0, found.foreign / found.cores)
 
 
 def _process_cores(end: EndResources) -> float | None:

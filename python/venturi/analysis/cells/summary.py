@@ -17,6 +17,7 @@ from venturi.analysis.cells.figures import (
     cores,
     cpu_figures,
     is_good,
+    is_number,
     main_unit,
     middle_shares,
     noun,
@@ -273,7 +274,7 @@ _ABSENT = (1, 0.0, "")
 def _comparable(value: Any) -> tuple[int, float, str]:
     if value is None:
         return _ABSENT
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if is_number(value):
         return (0, float(value), "")
     return (1, 0.0, str(value))
 

@@ -173,8 +173,7 @@ def path_words(seen: CellEvidence, over: OverLink) -> str:
 
 def _seconds(seen: CellEvidence) -> float:
     """A trial's time."""
-    times = sorted(t for r in seen.cell.records if (t := r.times.interval_ns) is not None)
-    return times[len(times) // 2] / 1e9 if times else 0.0
+    return (seen.cell.interval.value or 0.0) / 1e9
 
 
 def _tcp_alone(seen: CellEvidence) -> OverLink | None:

@@ -250,7 +250,7 @@ def less_compression(seen: CellEvidence, place: Diagnosis) -> Remedies:
 
 
 @changing("messages")
-def whole_rows(seen: CellEvidence, place: Diagnosis) -> Remedies:
+def full_rows(seen: CellEvidence, place: Diagnosis) -> Remedies:
     # Shorter numbers would be fewer bytes, but finding them takes the loader longer than writing 17 digits.
     if seen.cell.parameters.get("messages") == "values" and not _archived(seen):
         yield Remedy("whole-rows", "whole rows instead of single values", {"messages": "rows"})
@@ -312,7 +312,7 @@ def profile(seen: CellEvidence, place: Diagnosis) -> Remedies:
 # ---- cores
 
 
-def stop_others(seen: CellEvidence, place: Diagnosis) -> Remedies:
+def stop_other_load(seen: CellEvidence, place: Diagnosis) -> Remedies:
     yield Remedy(
         "stop-others", "stop what else runs here (venturi doctor names it), then run again", again=True
     )
@@ -343,7 +343,8 @@ def more_cores(seen: CellEvidence, place: Diagnosis) -> Remedies:
 @changing("target", "data")
 def server_elsewhere(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """The server on another host, if client and server share this one."""
-    url, words, left = url_of(seen), "the server on another host", ONLY_OVER_LINKS
+    url, words = url_of(seen), "the server on another host"
+    left: tuple[str, ...] = ONLY_OVER_LINKS
     if seen.same_machine is False:
         return
     if not seen.cell.in_rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from venturi.analysis.cells.figures import CALLS
+from venturi.analysis.cells.figures import CALLS, by_key
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.cells.writes import count_batches
 from venturi.analysis.verdict.evidence import CellEvidence, End, waits
@@ -239,9 +239,7 @@ def refine_by_concurrency(cells: Sequence[Cell], verdicts: Mapping[str, Verdict]
         for cell in cells
         if cell.name in found and found[cell.name].cause in ("little-in-flight", "server-waited-for")
     ]
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells if open_ones else ():
-        groups.setdefault(_rest(cell), []).append(cell)
+    groups = by_key((_rest(cell), cell) for cell in cells) if open_ones else {}
     for cell, verdict in open_ones:
         beside = groups[_rest(cell)]
         if verdict.cause == "server-waited-for":
@@ -407,8 +405,6 @@ def short_lines(seen: CellEvidence, place: Diagnosis) -> Lines:
 def unmeasured_lines(seen: CellEvidence, place: Diagnosis) -> Lines:
     servers = max((r.target.servers or 1 for r in seen.cell.records), default=1)
     silent = "the server does not report its stages"
-    if servers > 1:
-        silent = f"of {servers:g} servers not all report their stages"
     words = {
         MissingEvidence.BOTH_STAGES: "neither stages nor resources were recorded, as in imported results",
         MissingEvidence.CLIENT_HOST: "the hosts' CPUs were not sampled",

@@ -137,7 +137,7 @@ def own_stages(seen: CellEvidence) -> dict[str, float]:
     return {n: s for n, s in seen.client.work.items() if n in own}
 
 
-def _despite_others(seen: CellEvidence, end: End) -> bool:
+def _despite_load(seen: CellEvidence, end: End) -> bool:
     """Whether a stage is the narrow place although others hold the cores: its end does not wait for them, or
     it takes nearly all that its end gets of them, and would of more."""
     work = sum(end.work.values())
@@ -149,7 +149,7 @@ def _despite_others(seen: CellEvidence, end: End) -> bool:
 def load_generator(seen: CellEvidence) -> Diagnosis | None:
     """The client's own work fills its workers while cores are free and the server waits."""
     client, occupancy = seen.client, seen.client.occupancy
-    if occupancy is None or occupancy < WORKERS or (full(client) and not _despite_others(seen, client)):
+    if occupancy is None or occupancy < WORKERS or (full(client) and not _despite_load(seen, client)):
         return None
     if seen.server.occupancy is not None and seen.server.occupancy >= occupancy:
         return None
@@ -383,7 +383,7 @@ def _stage(seen: CellEvidence, threshold: float) -> Diagnosis | None:
 def stage_of(seen: CellEvidence, end: End, threshold: float = WORKERS) -> Diagnosis | None:
     """That end's workers work so much of their time."""
     occupancy, other = end.occupancy, seen.other(end)
-    if occupancy is None or occupancy < threshold or (crowded(seen) and not _despite_others(seen, end)):
+    if occupancy is None or occupancy < threshold or (crowded(seen) and not _despite_load(seen, end)):
         return None
     apart = 1.0 if other.occupancy is None else occupancy - other.occupancy
     lacks = host_unseen(seen, end)

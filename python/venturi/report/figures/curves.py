@@ -9,11 +9,10 @@ from typing import Any
 from venturi.analysis import wording
 from venturi.analysis.cells import series as sweeps
 from venturi.analysis.cells.ceilings import SOCKETS
-from venturi.analysis.cells.figures import IN_ROWS
+from venturi.analysis.cells.figures import IN_ROWS, grouped
 from venturi.analysis.cells.hosts import axis_of
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
-from venturi.analysis.selection import grouped
 from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.wording import nouns_of

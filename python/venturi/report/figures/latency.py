@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from venturi.analysis import selection, wording
+from venturi.analysis import wording
 from venturi.analysis.advice.collect import BEHIND
 from venturi.analysis.cells import writes
-from venturi.analysis.cells.figures import main_rate
+from venturi.analysis.cells.figures import grouped, main_rate
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
-from venturi.analysis.results import Results
-from venturi.analysis.selection import grouped
+from venturi.analysis.results import Results, choice_note, evenly, representative
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common import hdr
 from venturi.common.units import FACTORS, percent, pick_unit, plural, significant
@@ -44,7 +43,7 @@ def latency(results: Results) -> Figure | None:
     shown, findings = 0, []
     both = False
     for operation, every in by_operation(results.cells).items():
-        cells = selection.representative([c for c in every if c.latency], MOST_LINES)
+        cells = representative([c for c in every if c.latency], MOST_LINES)
         names = varying(cells)
         panel = Panel(operation)
         for index, cell in enumerate(cells):
@@ -83,7 +82,7 @@ def latency(results: Results) -> Figure | None:
         "latency",
         begun("; ".join(findings) or "latency of a batch"),
         f"{kinds}At each percentile the median of the trials' values; every nine takes the same room. A "
-        "curve ends where a trial has no batch beyond." + selection.choice_note(shown, results.cells),
+        "curve ends where a trial has no batch beyond." + choice_note(shown, results.cells),
         "percentile of batches",
         "latency, ms",
         panels,
@@ -197,7 +196,7 @@ def _few_enough(cells: Sequence[Cell]) -> list[Cell]:
     panels = grouped(cells, lambda c: (c.operation, c.parameters.get("place"), c.parameters["streams"]))
     if max(map(len, panels.values()), default=0) <= MOST_BOXES:
         return list(cells)
-    counts = selection.evenly(sorted({streams for *_, streams in panels}), MOST_STREAMS)
+    counts = evenly(sorted({streams for *_, streams in panels}), MOST_STREAMS)
     chosen = []
     for (*_, streams), members in panels.items():
         sizes = grouped(members, lambda c: c.parameters.get(SIZE)) if streams in counts else {}

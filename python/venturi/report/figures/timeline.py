@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from venturi.analysis.cells.figures import ENDS
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.results import Results
-from venturi.analysis.selection import evenly, middle_trial, representative
+from venturi.analysis.results import Results, evenly, middle_trial, representative
 from venturi.report.figures.figure import MB, Figure, Panel, Series
 from venturi.report.summary import name_of
 
