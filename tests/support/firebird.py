@@ -1,4 +1,4 @@
-"""Firebird for tests: the server in PATH, or the one that tools/install-servers unpacked; and its own client."""
+"""Firebird for tests: the server in PATH, or that which tools/install-servers unpacked; and its own client."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from support.installed import DEBIAN, program, unpacked_libraries
 from support.needs import require
 from venturi.servers import throwaway
+from venturi.servers.throwaway.postgres import quoted
 
 TABLES = "SELECT TRIM(RDB$RELATION_NAME) FROM RDB$RELATIONS WHERE RDB$RELATION_NAME STARTING WITH 'venturi'"
 MANY = (
@@ -37,10 +38,11 @@ def started(**choices: Any) -> Iterator[throwaway.ThrowawayServer]:
 def rows(server: throwaway.ThrowawayServer, statement: str) -> list[list[Any]]:
     """The rows of a statement, numbers as such. Names that are not Firebird's own are quoted here."""
     statement = re.sub(r"\b(venturi_\w+|sales|hits)\b(?!')", r'"\1"', statement)
-    login = ["-u", "venturi", "-p", server.secret() or "masterkey"]
     host, port = server.address.rsplit(":", 1)
-    command = [str(program("isql-fb")), "-q", "-b", *login, f"{host}/{port}:venturi"]
-    text = f"SET HEADING OFF; SET BAIL ON;\n{statement};\nCOMMIT;\n"
+    # Not as an argument, which everybody sees.
+    login = f"USER 'venturi' PASSWORD {quoted(server.secret() or 'masterkey')}"
+    command = [str(program("isql-fb")), "-q", "-b"]
+    text = f"SET HEADING OFF;\nCONNECT '{host}/{port}:venturi' {login};\n{statement};\nCOMMIT;\n"
     done = subprocess.run(
         command,
         input=text,
