@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from support import firebird as firebird_support
 from support.flight import Certificates
 from support.secret import HARD
 from venturi.common.errors import VenturiError
@@ -154,12 +153,6 @@ def mariadb() -> Iterator[Database]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Database]:
     yield from _shared("postgres")
-
-
-@pytest.fixture(scope="session")
-def firebird() -> Iterator[Database]:
-    with firebird_support.started() as server:
-        yield Database(server)
 
 
 def _key_store(certificates: Certificates, place: Path) -> Path:
