@@ -3,7 +3,7 @@
 use arrow_schema::{DataType, TimeUnit};
 
 use crate::read::{Column, SUMMED_DIGITS};
-use crate::sql::{is_bytes, is_text, number_word, Dialect, Literals, Nul, Second};
+use crate::sql::{is_bytes, is_text, number_word, Dialect, Literals, Nanoseconds, Nul};
 
 pub const DUCKDB: &Dialect = &Dialect {
     name: "duckdb",
@@ -18,10 +18,7 @@ pub const DUCKDB: &Dialect = &Dialect {
         _ => None,
     },
     literals: Literals {
-        second: Second {
-            timestamp: 9,
-            ..Dialect::STANDARD.literals.second
-        },
+        nanoseconds: Nanoseconds::Timestamps,
         utc: b"+00",
         bytes: [b"'", b"\\x", b"'::BLOB"],
         nul: Nul::Bytes(b"decode(", b")"),

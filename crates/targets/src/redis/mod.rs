@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::sql::{self, Dialect, Literals, Second};
+use crate::sql::{self, Dialect, Literals, Nanoseconds};
 use crate::systems::System;
 use crate::upsert::{
     compare, is_own, occupied, unread_note, Builder, Calls, Common, Effect, Form, Found, Login,
@@ -389,7 +389,7 @@ const TEXT: &Dialect = &Dialect {
     name: "redis",
     literals: Literals {
         most_integer: i64::MAX as u64,
-        second: Second::all(9),
+        nanoseconds: Nanoseconds::All,
         ..Dialect::STANDARD.literals
     },
     ..Dialect::STANDARD

@@ -76,7 +76,7 @@ pub struct Literals {
     /// `1`, not `true`.
     pub digits_for_booleans: bool,
     pub most_integer: u64,
-    pub second: Second,
+    pub nanoseconds: Nanoseconds,
     /// What follows a time in UTC.
     pub utc: &'static [u8],
     /// Before bytes, before each one's two digits, and behind them.
@@ -86,24 +86,13 @@ pub struct Literals {
     pub infinite: fn(f64) -> Option<String>,
 }
 
-/// Digits behind a second's point that are kept, of timestamps without a zone, of those with one, and of times of a
-/// day.
+/// Which times keep them; the others keep microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Second {
-    pub timestamp: usize,
-    pub zoned: usize,
-    pub time: usize,
-}
-
-impl Second {
-    /// So many of all of them.
-    pub const fn all(digits: usize) -> Self {
-        Self {
-            timestamp: digits,
-            zoned: digits,
-            time: digits,
-        }
-    }
+pub enum Nanoseconds {
+    None,
+    /// Those of a day, without a zone.
+    Timestamps,
+    All,
 }
 
 /// A NUL character in text.
@@ -138,7 +127,7 @@ impl Dialect {
         literals: Literals {
             digits_for_booleans: false,
             most_integer: u64::MAX,
-            second: Second::all(6),
+            nanoseconds: Nanoseconds::None,
             utc: b"",
             bytes: [b"x'", b"", b"'"],
             nul: Nul::Refused,

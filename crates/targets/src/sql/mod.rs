@@ -22,7 +22,7 @@ mod rows;
 mod tests;
 
 pub use ddl::{digits, is_bytes, is_text, Extra, Widths};
-pub use dialect::{Dialect, Index, Literals, Merge, Nul, Second};
+pub use dialect::{Dialect, Index, Literals, Merge, Nanoseconds, Nul};
 pub use rows::{number_word, Rows};
 
 impl Dialect {

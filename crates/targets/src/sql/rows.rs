@@ -5,7 +5,7 @@ use std::io::Write;
 use arrow_array::RecordBatch;
 use arrow_schema::TimeUnit;
 
-use super::{digits, Dialect, Nul};
+use super::{digits, Dialect, Nanoseconds, Nul};
 use venturi_base::codec::calendar::{date, signed, time, unsigned};
 use venturi_base::data::upsert::Table;
 use venturi_base::data::view::{decimal, Values, View};
@@ -145,8 +145,10 @@ impl Column {
                         .view
                         .refused(value, "a day's time must be between 0 and 24 hours"));
                 }
-                let kept = dialect.literals.second.time;
-                let (part, digits) = self.kept(dialect, value % parts, digits, kept)?;
+                let (part, digits) = match dialect.literals.nanoseconds {
+                    Nanoseconds::All => (value % parts, digits),
+                    _ => self.to_micros(dialect, value % parts, digits)?,
+                };
                 time(value / parts, part, digits, out);
             }
             Values::Timestamp(values, unit, zone) => {
@@ -179,9 +181,15 @@ impl Column {
     ) -> Result<()> {
         let parts = parts(unit);
         let seconds = value.div_euclid(parts);
-        let second = dialect.literals.second;
-        let kept = if zone { second.zoned } else { second.timestamp };
-        let (part, digits) = self.kept(dialect, value.rem_euclid(parts), digits(unit), kept)?;
+        let nanos = match dialect.literals.nanoseconds {
+            Nanoseconds::All => true,
+            Nanoseconds::Timestamps => !zone,
+            Nanoseconds::None => false,
+        };
+        let (part, digits) = match (value.rem_euclid(parts), digits(unit)) {
+            (part, digits) if nanos => (part, digits),
+            (part, digits) => self.to_micros(dialect, part, digits)?,
+        };
         if !date(seconds.div_euclid(86_400), out) {
             return Err(self.out_of_years(seconds, "seconds"));
         }
@@ -193,31 +201,16 @@ impl Column {
         Ok(())
     }
 
-    /// A second's fraction for a database that keeps so many digits of it.
-    #[inline]
-    fn kept(
-        &self,
-        dialect: &Dialect,
-        part: i64,
-        digits: usize,
-        kept: usize,
-    ) -> Result<(i64, usize)> {
-        let Some(over @ 1..) = digits.checked_sub(kept) else {
-            return Ok((part, digits));
-        };
-        let finer = 10i64.pow(over as u32);
-        if part % finer == 0 {
-            return Ok((part / finer, kept));
+    /// A second's fraction for a database that keeps microseconds.
+    fn to_micros(&self, dialect: &Dialect, part: i64, digits: usize) -> Result<(i64, usize)> {
+        match digits {
+            9 if part % 1000 != 0 => Err(self.view.refused(
+                format_args!("a time with {part} ns"),
+                format!("{} keeps microseconds", dialect.name),
+            )),
+            9 => Ok((part / 1000, 6)),
+            _ => Ok((part, digits)),
         }
-        let unit = if digits == 9 { "ns" } else { "us" };
-        let keeps = match kept {
-            6 => "microseconds".to_owned(),
-            kept => format!("{kept} digits of a second"),
-        };
-        Err(self.view.refused(
-            format_args!("a time with {part} {unit}"),
-            format!("{} keeps {keeps}", dialect.name),
-        ))
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use arrow_schema::DataType;
 
 use crate::read::Column;
-use crate::sql::{is_bytes, is_text, Dialect, Literals, Nul, Second};
+use crate::sql::{is_bytes, is_text, Dialect, Literals, Nanoseconds, Nul};
 
 /// Behind the declared type of a column in a file that is not in UTF-8.
 pub const FOREIGN: &str = " (of a file in UTF-16)";
@@ -42,7 +42,7 @@ pub const SQLITE: &Dialect = &Dialect {
     literals: Literals {
         digits_for_booleans: true,
         most_integer: i64::MAX as u64,
-        second: Second::all(9),
+        nanoseconds: Nanoseconds::All,
         nul: Nul::Bytes(b"CAST(", b" AS TEXT)"),
         // Its own way to write them; NaN it would take for NULL.
         infinite: |value| match (value.is_nan(), value > 0.0) {
