@@ -90,7 +90,7 @@ class Record:
         found = []
         if self.commit is None:
             found.append("names no commit")
-        elif not self.known:
+        elif not self.measured:
             found.append("its commit does not exist")
         elif not self.main:
             found.append("its commit is not on main")

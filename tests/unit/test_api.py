@@ -238,7 +238,7 @@ def test_limits_of_a_machine(tmp_path: Path) -> None:
     assert [limit.title for limit in found.limits] == [limit["title"] for limit in said["limits"]]
     assert [line.text for line in found.narrowest] == [line["text"] for line in said["narrowest"]]
     assert len(found.narrowest) == 2 and len(told) == len(found.lines) == told[-1][0] == told[-1][1]
-    assert all(limit.quantity.known and limit.error is None for limit in found.limits)
+    assert all(limit.quantity.measured and limit.error is None for limit in found.limits)
 
 
 def test_results_of_other_tools(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_which_limits_apply() -> None:
         lines = [line(kind, float(rate) * 1e9, **fields(more)) for kind, rate, *more in probed]
         found = cell(lines, **fields(of_trial[1:]))
         if not found.ceilings:
-            assert found.binding is None and not found.share.known
+            assert found.binding is None and not found.share.measured
             return "no limit"
         limits = ", ".join(f"{name} {q.value / 1e9:g}" for name, q in sorted(found.ceilings.items()))
         return (

@@ -397,7 +397,7 @@ def test_the_amount_itself_is_held_out() -> None:
     for one, other in zip(true.splits, slow.splits, strict=True):
         assert one.predicted == other.predicted
         assert other.error == pytest.approx(0.5, abs=0.02) and other.inside is False
-    assert true.limit is not None and not true.limit.startup.known
+    assert true.limit is not None and not true.limit.startup.measured
     assert true.reached == pytest.approx(1.0, abs=0.01)
 
 

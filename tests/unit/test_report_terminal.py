@@ -123,7 +123,11 @@ def test_cpu_of_trials_shorter_than_a_tick_is_not_known(tmp_path: Path) -> None:
 
     run = make_run(tmp_path / "run", cells(("get",), (1,)), edit=no_tick)
     (cell,) = load(run).cells
-    assert cell.cpu["client"].known and not cell.cpu["server"].known and not cell.per_cpu["server"].known
+    assert (
+        cell.cpu["client"].measured
+        and not cell.cpu["server"].measured
+        and not cell.per_cpu["server"].measured
+    )
     assert "CPU client" in shown(run)
 
 

@@ -106,8 +106,8 @@ def test_runs_of_every_completeness(tmp_path: Any, edit: Any) -> None:
         assert found.next or found.kind != "unknown" or edit is not None
     # Streams are the run's one axis of numbers, so each operation has one finding; of trials without any
     # figure there is nothing to say.
-    assert len(results.findings) == (2 if results.cells[0].throughput.known else 0)
-    assert (edit is None or edit in (imported, without_server)) == results.cells[0].throughput.known
+    assert len(results.findings) == (2 if results.cells[0].throughput.measured else 0)
+    assert (edit is None or edit in (imported, without_server)) == results.cells[0].throughput.measured
 
 
 @pytest.mark.parametrize("field", ["stages", "workers", "resources", "cpu", "counts", "times", "streams",

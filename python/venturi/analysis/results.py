@@ -322,7 +322,7 @@ def cells_where(cells: Sequence[Cell], where: Sequence[str] | None, run: str) ->
 def representative(cells: Sequence[Cell], most: int) -> list[Cell]:
     """At most `most` cells: all, else the fastest of each operation, place and stream count, thinned
     evenly."""
-    known = [c for c in cells if speed(c, cells).known]
+    known = [c for c in cells if speed(c, cells).measured]
     if len(known) <= most:
         return known
     groups = by_key(((c.operation, c.parameters.get("place"), c.parameters.get("streams")), c) for c in known)
@@ -338,7 +338,7 @@ def fastest_of_places(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def choice_note(shown: int, cells: Sequence[Cell]) -> str:
-    total = sum(speed(c, cells).known for c in cells)
+    total = sum(speed(c, cells).measured for c in cells)
     return "" if shown >= total else f" {shown} of {total} cells are shown: the fastest of each stream count."
 
 

@@ -115,12 +115,12 @@ class Quantity:
             raise ValueError(f"unknown base unit {self.unit!r}; known: {', '.join(LADDERS)}")
 
     @property
-    def known(self) -> bool:
+    def measured(self) -> bool:
         return self.value is not None and math.isfinite(self.value)
 
     @property
     def has_margin(self) -> bool:
-        return self.known and self.low is not None and self.high is not None
+        return self.measured and self.low is not None and self.high is not None
 
     def holds(self, value: float | None) -> bool | None:
         """Whether a value lies in the interval; None if one of them is not known."""
@@ -142,7 +142,7 @@ class Quantity:
 
     def number(self, unit: str | None = None) -> str:
         """The value alone, without its unit: for a column whose head carries the unit."""
-        if not self.known:
+        if not self.measured:
             return MISSING
         _, value, low, high = self._scaled(unit)
         return number(value, decimals(value, low, high))
@@ -157,7 +157,7 @@ class Quantity:
 
     def text(self, unit: str | None = None) -> str:
         """`2,431 MB/s [2,390..2,470]`, or without the bracket if no margin is known."""
-        if not self.known:
+        if not self.measured:
             return MISSING
         shown, *_ = self._scaled(unit)
         out = f"{self.number(unit)} {shown}".rstrip()

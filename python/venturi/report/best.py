@@ -51,7 +51,7 @@ def sentences(found: Best) -> list[str]:
     took = f", p99 {fastest.cell.latency[99.0]}" if found.p99_ns is not None else ""
     out = [f"{top}: {setting(found, fastest)}: {fastest.speed.text()}{took}"]
     if cheapest is fastest or not _cheaper(cheapest, fastest):
-        if fastest.cost.known:
+        if fastest.cost.measured:
             less = "" if cheapest is fastest else " by 1 % or more"
             near, cost = percent(found.within), _cost(found, fastest)
             out.append(f"no cell within {near} of it costs less{less} ({cost})")
@@ -211,7 +211,7 @@ def _step(change: float, gain: Gain | None) -> str:
 def too_slow(cells: Sequence[Cell], p99_ns: float, among: Sequence[Cell]) -> str:
     """Of a workload in which no cell surely stays within the bound: the least p99 there is; `among` are the
     cells that its name has to tell it from."""
-    timed = [c for c in cells if 99.0 in c.latency and c.latency[99.0].known]
+    timed = [c for c in cells if 99.0 in c.latency and c.latency[99.0].measured]
     if not timed:
         return f"{cells[0].operation}: too few batches were timed to know 99 % of them"
     least = min(timed, key=lambda c: c.latency[99.0].value or 0.0)

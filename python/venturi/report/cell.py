@@ -64,7 +64,7 @@ def figures(cell: Cell) -> list[tuple[str, str]]:
         ("loaders", evenness(cell)),
         ("trials", trials(cell)),
     ]
-    return [(name, str(q)) for name, q in out if q is not None and (isinstance(q, str) or q.known)]
+    return [(name, str(q)) for name, q in out if q is not None and (isinstance(q, str) or q.measured)]
 
 
 def _ingest(cell: Cell) -> list[tuple[str, Quantity | str | None]]:

@@ -66,7 +66,9 @@ def columns(found: Comparison, base: str = "base", run: str = "run") -> list[Col
             texts = [q.number(unit) if unit in FACTORS else MISSING for q in quantities]
             return Column(f"{head} {unit}", "", texts, 1)
         units = [pick_unit(q.unit, [q.value]) for q in quantities]
-        texts = [f"{q.number(u)} {u}" if q.known else MISSING for q, u in zip(quantities, units, strict=True)]
+        texts = [
+            f"{q.number(u)} {u}" if q.measured else MISSING for q, u in zip(quantities, units, strict=True)
+        ]
         return Column(head, "", texts, 1)
 
     rows = found.rows

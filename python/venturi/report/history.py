@@ -39,7 +39,7 @@ def changes(one: Series) -> list[str]:
     """The newest first; how many more there are; runs of other machines. Without any, whether one could have
     been seen."""
     texts = [change(one, found) for found in reversed(one.changes)]
-    few = sum(p.value.known for p in one.points) < FEW
+    few = sum(p.value.measured for p in one.points) < FEW
     if not texts:
         texts = [
             "no change of the level seen" + (f"; fewer than {FEW} runs are too few to tell" if few else "")
@@ -55,7 +55,7 @@ def document(found: Sequence[Series]) -> Document:
     """Of several cells a section each; of one cell also a table of its runs."""
     blocks: list[Block] = []
     for one in found:
-        newest = next((p for p in reversed(one.points) if p.value.known), None)
+        newest = next((p for p in reversed(one.points) if p.value.measured), None)
         last = f"; last {newest.value}" if newest else "; no trial succeeded"
         title = f"{name(one, found)}: {plural(len(one.points), 'run')}{last}"
         rows = [_table(one)] if len(found) == 1 else []

@@ -376,7 +376,7 @@ def _tends(one: Convergence) -> str:
     limit = one.limit
     streams = plural(limit.near, "stream")
     text = f"converges at {limit.rate}, 95 % of it from {streams} on"
-    if limit.startup.known:
+    if limit.startup.measured:
         text += f"; every stream adds {limit.startup} of start-up"
         text += f", so that more than {plural(limit.at, 'stream')} lose again" if limit.loses else ""
     if one.reached is not None:

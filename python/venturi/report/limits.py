@@ -104,7 +104,7 @@ def every_column(found: Sequence[Limit]) -> list[Column]:
     out = [first, *([Column("message", "kB", texts)] if len(set(sizes) - {None}) > 1 else ()), *rest]
     out.append(Column("repeats", "", [str(len(limit.rates)) for limit in found]))
     cached = ["yes" if limit.cached else "" for limit in found]
-    errors = [limit.error or ("" if limit.quantity.known else "not measured") for limit in found]
+    errors = [limit.error or ("" if limit.quantity.measured else "not measured") for limit in found]
     out += [Column(head, "", cells, text=True) for head, cells in (("taken over", cached), ("error", errors))]
     return [c for c in out if any(c.cells)]
 

@@ -61,7 +61,7 @@ def columns(
         out.append(replace(rows, unit=rows.unit.replace("rows", "")))
     latencies = {p: [c.latency.get(p, Quantity(None, unit="ns")) for c in cells] for p in (50.0, 99.0, 100.0)}
     # One unit for the median and the tail, so that they compare at a glance.
-    telling = latencies[50.0] if any(q.known for q in latencies[50.0]) else latencies[100.0]
+    telling = latencies[50.0] if any(q.measured for q in latencies[50.0]) else latencies[100.0]
     unit = pick_unit("ns", [q.value for q in telling])
     out.append(numbers("p50", latencies[50.0], 4, unit))
     out.append(numbers("p99", latencies[99.0], 3, unit))
@@ -70,7 +70,7 @@ def columns(
         out.append(numbers("max", latencies[100.0], 7, unit))
     if every and answered:
         out += _latencies(cells, unit)
-    both = any(c.cpu["server"].known for c in cells)
+    both = any(c.cpu["server"].measured for c in cells)
     head = "client+server" if both else "CPU client"
     out.append(Column(head, "cores", [cores(c, both) for c in cells], 4))
     for end in ENDS if every else ():
@@ -139,10 +139,10 @@ def _plain(quantity: Quantity) -> Quantity:
 
 def _of_limit(cells: Sequence[Cell]) -> Column:
     """The share of the lowest limit; named in the head where it is the same one for all cells."""
-    binding = {_named(c) for c in cells if c.share.known}
+    binding = {_named(c) for c in cells if c.share.measured}
     if len(binding) <= 1:
         return Column(next(iter(binding), "limit"), "%", [percent_of(c.share) for c in cells], 2)
-    texts = [f"{percent_of(c.share)} % {_named(c)}" if c.share.known else MISSING for c in cells]
+    texts = [f"{percent_of(c.share)} % {_named(c)}" if c.share.measured else MISSING for c in cells]
     return Column("limit", "", texts, 2)
 
 
@@ -183,6 +183,6 @@ def fastest(cells: Sequence[Cell]) -> str:
     text = f"{'best ' if len(cells) > 1 else ''}{speed(top, cells)}"
     text += f" with {wording.label(top, names)}" if names else ""
     # That a database does a thousandth of what memory could copy is no headline.
-    if top.share.known and not (top.in_rows and (top.share.value or 0.0) < 0.01):
+    if top.share.measured and not (top.in_rows and (top.share.value or 0.0) < 0.01):
         text += f", {percent_of(top.share)} % {top.of_limit}"
     return text

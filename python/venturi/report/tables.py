@@ -323,7 +323,7 @@ def perf_stats(results: Results, columns: int = 8) -> str:
 
 def upsert_benchmark(results: Results) -> str:
     """All cells that upsert. Raises `VenturiError` (usage) for a run without any that succeeded."""
-    blocks = [block(cell) for cell in results.cells if cell.answered and cell.rows.known]
+    blocks = [block(cell) for cell in results.cells if cell.answered and cell.rows.measured]
     if not blocks:
         raise VenturiError(
             f"--format seed: {results.name} has no upsert that succeeded",

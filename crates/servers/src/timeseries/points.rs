@@ -154,8 +154,7 @@ fn write_numbers<T: ParquetType>(
     numbers: &[T::T],
     group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
 ) -> Result<()> {
-    let column = group.next_column()?;
-    let mut column = column.ok_or_else(|| ParquetError::General("a column too many".into()))?;
+    let mut column = (group.next_column()?).ok_or(ParquetError::EOF("columns".into()))?;
     column.typed::<T>().write_batch(numbers, None, None)?;
     column.close()
 }

@@ -213,7 +213,7 @@ def _straggler(cell: Cell, trials: Sequence[_Seen], fixed_time: bool) -> Straggl
 
 
 def _part_of(later: float, cell: Cell) -> float:
-    return (quotient(later, cell.interval.value) or 0.0) if cell.interval.known else 0.0
+    return (quotient(later, cell.interval.value) or 0.0) if cell.interval.measured else 0.0
 
 
 def _compared(record: Trial, what: str, boots: Mapping[str, str]) -> dict[str, _Seen]:

@@ -293,7 +293,7 @@ def _move_more(cells: Sequence[Cell]) -> str:
 
 
 def too_short(cells: Sequence[Cell]) -> Warnings:
-    short = [c for c in cells if c.interval.known and (c.interval.value or 0.0) < SHORT_NS]
+    short = [c for c in cells if c.interval.measured and (c.interval.value or 0.0) < SHORT_NS]
     if short:
         least = min(short, key=lambda c: c.interval.value or 0.0)
         yield Advice(
@@ -399,7 +399,7 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Wa
     without = [
         c
         for c in cells
-        if c.throughput.known
+        if c.throughput.measured
         # Raw TCP says little about what a database could do.
         and not c.in_rows
         and not c.ceilings.keys() & {LINK, *SOCKETS.values()}

@@ -185,7 +185,7 @@ def place_rows(cells: Sequence[Cell]) -> list[Row]:
     """In the cells' order; empty unless the run has a place `local` and a place `remote`."""
     found = []
     for operation, members in by_operation(cells).items():
-        both = [c for c in members if c.parameters.get("place") in (LOCAL, REMOTE) and c.main.known]
+        both = [c for c in members if c.parameters.get("place") in (LOCAL, REMOTE) and c.main.measured]
         names = [n for n in varying(both) if n not in _OF_THE_PLACE]
         near = {_values(c, names): c for c in both if c.parameters["place"] == LOCAL}
         far = [c for c in both if c.parameters["place"] == REMOTE]
@@ -275,7 +275,7 @@ def scaled(cells: Sequence[Cell]) -> list[Scaled]:
     """Every setting that was measured with two numbers of hosts or more, in the cells' order."""
     found = []
     for operation, members in by_operation(cells).items():
-        known = [c for c in members if c.main.known and axis_of(c) is not None]
+        known = [c for c in members if c.main.measured and axis_of(c) is not None]
         axes = {axis_of(c) for c in known}
         for axis in ("hosts", "loaders"):
             if axis not in axes:
@@ -301,7 +301,7 @@ def _steps(cells: Sequence[Cell], axis: str) -> tuple[Step, ...]:
             Quantity(1.0, unit="fraction")
             if cell is first
             else _scaled_by(ratio_of(cell.main, first.main), fewest / n),
-            Quantity(1.0 if cell.per_cpu["client"].known else None, unit="fraction")
+            Quantity(1.0 if cell.per_cpu["client"].measured else None, unit="fraction")
             if cell is first
             else ratio_of(cell.per_cpu["client"], first.per_cpu["client"]),
             _slowest(cell),

@@ -136,7 +136,7 @@ class Cell:
     def latency(self) -> dict[float, Quantity]:
         """By percentile; without those that are not known."""
         found = {p: _quantity((percentile(r, p) for r in self.records), "ns") for p in SHOWN_PERCENTILES}
-        return {p: one for p, one in found.items() if one.known}
+        return {p: one for p, one in found.items() if one.measured}
 
     @cached_property
     def stages(self) -> dict[str, dict[str, float]]:
@@ -365,7 +365,7 @@ def basis(cells: Sequence[Cell]) -> str:
     """
     first = ("rows", "throughput") if cells and all(c.in_rows for c in cells) else ("throughput", "rows")
     for measure in (*first, "batches"):
-        if any(getattr(c, measure).known for c in cells):
+        if any(getattr(c, measure).measured for c in cells):
             return measure
     return first[0]
 

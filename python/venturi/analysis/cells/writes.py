@@ -37,7 +37,7 @@ def latency(record: Trial, kind: str, figure: str) -> float | None:
 def latencies(cell: Cell, kind: str) -> dict[str, Quantity]:
     """The figures of one kind that are known: medians over the good trials of each trial's figure."""
     found = {name: _quantity((latency(r, kind, name) for r in cell.records), "ns") for name in FIGURES}
-    return {name: quantity for name, quantity in found.items() if quantity.known}
+    return {name: quantity for name, quantity in found.items() if quantity.measured}
 
 
 def rows_total(cell: Cell) -> Quantity:

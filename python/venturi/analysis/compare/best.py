@@ -363,7 +363,7 @@ def _front(choices: list[Choice]) -> list[Choice]:
     """Those that no other beats in both; ties in both keep the first."""
     kept: list[Choice] = []
     for one in sorted(choices, key=lambda c: (-(c.speed.value or 0.0), _number(c.cost))):
-        if one.cost.known and (not kept or _number(one.cost) < _number(kept[-1].cost)):
+        if one.cost.measured and (not kept or _number(one.cost) < _number(kept[-1].cost)):
             kept.append(one)
     return kept
 

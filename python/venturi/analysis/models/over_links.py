@@ -171,7 +171,7 @@ def build(cells: Sequence[Cell]) -> list[LinkFit]:
     """One for each operation, congestion control and setting of the others; empty where links did not vary.
     The fullest and fastest first."""
     out: list[LinkFit] = []
-    over = [c for c in cells if c.main.known and _over(c)]
+    over = [c for c in cells if c.main.measured and _over(c)]
     for operation, every in summary.by_operation(over).items():
         unit = unit_of(every)
         differing = [n for n in summary.varying(every) if n != AXIS and not summary.follows(every, n, AXIS)]

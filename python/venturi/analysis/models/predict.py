@@ -99,7 +99,7 @@ def predict(
     """
     out: list[Prediction] = []
     reasons: list[VenturiError] = []
-    operations = summary.by_operation([m for m in cells if summary.speed(m, cells).known])
+    operations = summary.by_operation([m for m in cells if summary.speed(m, cells).measured])
     if not operations:
         raise VenturiError("no trial of this run succeeded, so there is nothing to predict from")
     named = {k: v for k, v in wanted.items() if k != "operation"}

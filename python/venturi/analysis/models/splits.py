@@ -80,7 +80,7 @@ class Limit:
     @property
     def loses(self) -> bool:
         """Whether twice the sweep's most streams do less than 95 % of the highest rate."""
-        return self.startup.known and self.curve[max(self.curve)] < NEAR * (self.rate.value or 0.0)
+        return self.startup.measured and self.curve[max(self.curve)] < NEAR * (self.rate.value or 0.0)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Convergence:
 def convergences(cells: Sequence[Cell]) -> list[Convergence]:
     """One a setting of everything but streams and size at which one amount was divided."""
     found = []
-    for operation, members in by_operation([c for c in cells if c.throughput.known]).items():
+    for operation, members in by_operation([c for c in cells if c.throughput.measured]).items():
         names = [n for n in varying(members) if n not in (*fits.SIZES, "streams")]
         names = [n for n in names if not follows(members, n, "streams")]
         for group in by_setting(members, names):

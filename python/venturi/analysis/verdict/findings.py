@@ -45,7 +45,7 @@ def findings(
     """One finding a series, the axes of parallelism first. Empty for a run without a numeric axis."""
     found = []
     tried = Tried(cells)
-    for _, group in by_operation([c for c in cells if figure(c).known]).items():
+    for _, group in by_operation([c for c in cells if figure(c).measured]).items():
         names = varying(group)
         for axis in sorted((n for n in names if numeric(group, n)), key=precedence):
             for one in series(group, axis, [n for n in names if n != axis]):
@@ -163,7 +163,7 @@ class Tried:
         along = [(c, c.parameters.get(name)) for c in self._alike(cell, name)]
         if any(c.failed and not c.good and _reaches(wanted, now, value) for c, value in along):
             return None
-        good = [(c, value) for c, value in along if figure(c).known]
+        good = [(c, value) for c, value in along if figure(c).measured]
         if name == "rows_per_batch" and not followed([cell, *(c for c, _ in good)]):
             return remedy
         if not (is_number(now) and is_number(wanted)):
@@ -197,7 +197,7 @@ class Tried:
 def gain(base: Cell, other: Cell) -> Gain | None:
     """The gain of `other` over `base`; None if either was not measured."""
     one, two = figure(base), figure(other)
-    if not (one.known and two.known) or not one.value or two.value is None or one.unit != two.unit:
+    if not (one.measured and two.measured) or not one.value or two.value is None or one.unit != two.unit:
         return None
     low = two.low / one.high - 1 if two.low is not None and one.high else None
     high = two.high / one.low - 1 if two.high is not None and one.low else None

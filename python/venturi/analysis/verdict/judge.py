@@ -285,7 +285,7 @@ def evidence_lines(seen: CellEvidence, place: Diagnosis | None, agreeing: int | 
         add("proxy", f"{relay}: it may be a proxy, so nothing of it is reported as the server's")
     for name, limit in seen.cell.ceilings.items():
         share = seen.facts.get(f"share.{name}")
-        if share is not None and limit.known:
+        if share is not None and limit.measured:
             passed = ": the trial did more than this, so it is not a limit here"
             most = seen.cell.limit(name)
             which = most.text() if most.unit == "commits/s" else f"{name} ({most.text()})"

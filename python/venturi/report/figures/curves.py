@@ -160,7 +160,7 @@ def _lines(
         dropped.append(most)
     lines = []
     for members in settings().values():
-        points = grouped((c for c in members if scale.of(c).known), lambda cell: cell.parameters.get(axis))
+        points = grouped((c for c in members if scale.of(c).measured), lambda cell: cell.parameters.get(axis))
         chosen = [b for value in sorted(points, key=float) if (b := best(points[value]))]
         if chosen:
             lines.append((wording.label(chosen[0], kept) if kept else "median", chosen))
@@ -206,7 +206,7 @@ def over(results: Results, name: str, axis: str, reference: str | None = None) -
         ]
         # Over hosts there are published figures of rows alone; elsewhere what is counted in bytes stays so.
         scale = scale_of(cells) if axis in HOSTS or any(c.in_rows for c in cells) else BYTES
-        if len({c.parameters[axis] for c in cells if scale.of(c).known}) < 2:
+        if len({c.parameters[axis] for c in cells if scale.of(c).measured}) < 2:
             continue
         lines, dropped = _lines(cells, axis, varying(cells), scale)
         # A parameter that only follows another (rows, where the data differs) leaves lines of one point.
@@ -341,7 +341,7 @@ def _heights(series: Series) -> list[float]:
 def _finding(axis: str, cells: Sequence[Cell]) -> tuple[str, Claim | None]:
     """What a curve does, in words and as a value: of the series with the highest point, as the findings of
     the run tell it. The line may hold the best of several settings; nothing is claimed of such a mixture."""
-    measured = [c for c in cells if sweeps.figure(c).known]
+    measured = [c for c in cells if sweeps.figure(c).measured]
     free = [name for name in varying(measured) if name != axis]
     top = max(
         sweeps.series(measured, axis, free), key=lambda s: sweeps.figure(s.peak).value or 0.0, default=None
@@ -359,7 +359,7 @@ def _finding(axis: str, cells: Sequence[Cell]) -> tuple[str, Claim | None]:
 
 
 def _point_note(cell: Cell) -> str:
-    share = f", {cell.share.number('%')} % {cell.of_limit}" if cell.share.known else ""
+    share = f", {cell.share.number('%')} % {cell.of_limit}" if cell.share.measured else ""
     names = [
         n for n in ("place", "data", "streams", "rows_per_batch", "rows_per_stream") if cell.parameters.get(n)
     ]

@@ -206,7 +206,7 @@ def _few_enough(cells: Sequence[Cell]) -> list[Cell]:
 
 def _drawn(cell: Cell) -> bool:
     """What an import counted over hosts or partitions has no streams to stand in a panel by."""
-    return (cell.rows if cell.in_rows else cell.throughput).known and bool(cell.parameters.get("streams"))
+    return (cell.rows if cell.in_rows else cell.throughput).measured and bool(cell.parameters.get("streams"))
 
 
 Boxes = dict[int, list[tuple[str, float]]]

@@ -57,7 +57,7 @@ def roofline(results: Results) -> Figure | None:
         if not cells:
             continue
         total += len(cells)
-        limited += sum(c.share.known for c in cells)
+        limited += sum(c.share.measured for c in cells)
         near += sum((c.share.value or 0.0) >= 0.8 and not c.reference for c in cells)
         ranked = sorted(cells, key=lambda c: (message_bytes(c) or 0.0, c.throughput.value))
         points = evenly(ranked, MOST_POINTS)
@@ -101,8 +101,8 @@ def roofline(results: Results) -> Figure | None:
 
 
 def _title(results: Results, near: int, limited: int) -> str:
-    top = best([c for c in results.cells if c.throughput.known and not c.in_rows])
-    if top is None or not top.share.known:
+    top = best([c for c in results.cells if c.throughput.measured and not c.in_rows])
+    if top is None or not top.share.measured:
         return "Throughput over the size of batches; no limit was measured to set it against"
     # One cell says it all by its share.
     rest = f"; {near} of {limited} cells come within a fifth of their lowest limit" if limited > 1 else ""
@@ -110,7 +110,7 @@ def _title(results: Results, near: int, limited: int) -> str:
 
 
 def _points(kind: str, cells: Sequence[Cell], names: Sequence[str], margins: bool) -> Series:
-    shares = [f", {percent(c.share.value)} {c.of_limit}" if c.share.known else "" for c in cells]
+    shares = [f", {percent(c.share.value)} {c.of_limit}" if c.share.measured else "" for c in cells]
     notes = [f"{c.throughput}{s}; {wording.label(c, names)}" for c, s in zip(cells, shares, strict=True)]
     found = BYTES.medians(
         KINDS.get(kind, kind),
