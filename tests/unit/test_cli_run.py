@@ -194,10 +194,6 @@ FLAGS = (
 )
 
 
-def errors(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.startswith("error: ")]
-
-
 def test_a_cpu_that_is_not_there(tmp_path: Path) -> None:
     if not hasattr(os, "sched_getaffinity"):
         pytest.skip("this system pins no threads")
@@ -242,7 +238,7 @@ def is_abandoned(url: str, *more: object, cwd: Path, code: int = 5) -> str:
     """The reason of a run in which nothing could begin; it is tried twice, not five times."""
     ended = venturi("run", *FLAGS, "--target", url, *more, "--out", "r", cwd=cwd)
     assert ended.returncode == code, ended.stderr
-    found = errors(ended.stderr)
+    found = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
     how = "never answered" if code == 4 else "let no trial begin"
     assert found[0] == f"error: {url} {how}; its other trials are left out"
     assert len((cwd / "r" / "trials.jsonl").read_text().splitlines()) == 2

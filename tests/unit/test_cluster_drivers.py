@@ -131,13 +131,7 @@ def test_a_process_that_reads_nothing_is_closed() -> None:
 
 
 @pytest.mark.parametrize(
-    "word",
-    [
-        b"GET / HTTP/1.1\r\n\r\n",
-        b"{" * 1024,
-        b"[]\n",
-        b'{"token": "guessed", "index": 0}\n',
-    ],
+    "word", [b"GET / HTTP/1.1\r\n\r\n", b"{" * 1024, b"[]\n", b'{"token": "guessed", "index": 0}\n']
 )
 def test_strangers_are_hung_up_on(board: Switchboard, word: bytes) -> None:
     with socket.create_connection(("127.0.0.1", board.port), 60) as stranger:

@@ -28,17 +28,13 @@ from venturi.report.page import page as html_page
 from venturi.report.page.cells import commands, in_parts
 
 
-def no_samples(line: dict[str, Any]) -> dict[str, Any]:
-    return line | {"samples": None}
-
-
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "failed": {"fail": "streams == 2"},
     "nothing-good": {"fail": "streams > 0", "kind": "unreachable"},
     "empty": {"matrix": []},
     "one": {"matrix": cells(("get",), (1,)), "repeats": 1, "warmup": 0},
-    "no-samples": {"edit": no_samples, "samples": False},
+    "no-samples": {"edit": lambda line: line | {"samples": None}, "samples": False},
     "foreign": {"edit": without_server},
     "imported": {"edit": imported, "ceilings": False, "environment": {}},
     "hostile": {"edit": hostile},

@@ -78,11 +78,7 @@ def test_a_torn_last_line_is_repaired_on_resume(run: Path, torn: bytes) -> None:
         (".+", "garbage", "JSON is malformed"),
         ('"interval_ns":[0-9]+', '"interval_ns":0', "times.interval_ns is 0 in a good trial"),
         ('"interval_ns":[0-9]+', '"interval_ns":-5', "Expected `int` >= 0 - at `.*times.interval_ns`"),
-        (
-            '"user_ns":[0-9]+',
-            '"user_ns":"many"',
-            "Expected `int | null`, got `str` - at `.*cpu.client.user_ns`",
-        ),
+        ('"user_ns":[0-9]+', '"user_ns":"many"', "got `str` - at `.*cpu.client.user_ns`"),
         ("^", "", "trial [0-9a-f]{16} is in line 1 already"),
     ],
 )

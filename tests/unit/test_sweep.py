@@ -373,8 +373,7 @@ def test_files_of_before_there_were_rounds(given: str, means: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "means"),
-    [((), "rounds"), (("--ceilings", "once"), "once"), (("--no-ceilings",), "none")],
+    ("words", "means"), [((), "rounds"), (("--ceilings", "once"), "once"), (("--no-ceilings",), "none")]
 )
 def test_the_flag(tmp_path: Path, words: tuple[str, ...], means: str) -> None:
     small = ("--streams", 1, "--rows-per-stream", "1k", "--repeats", 1, "--warmup", 0)
