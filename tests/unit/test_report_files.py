@@ -27,7 +27,6 @@ from venturi.report.figures.figure import Panel, Series
 from venturi.report.page import page as html_page
 from venturi.report.page.cells import commands, in_parts
 
-
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "failed": {"fail": "streams == 2"},
