@@ -16,7 +16,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from support.database import cassandra, mariadb, open_directory, postgres, start_database  # noqa: F401 - fixtures
+from support.database import cassandra, firebird, mariadb, open_directory, postgres, start_database  # noqa: F401 - fixtures
 from support.draws import draws
 from support.flight import Certificates, ServerProcess, Start, peer_command, serve_command
 from support.needs import require

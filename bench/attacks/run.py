@@ -121,9 +121,8 @@ def measure(options: argparse.Namespace, output: Path) -> None:
         for kind in options.only:
             for name in (it for it in options.attacks if kind in WITH_TLS or it not in TLS):
                 head = {"kind": "attack", "server": kind, "attack": name, "load": os.getloadavg()[0]}
-                wrong = (OSError, ValueError, KeyError)
                 measured = partial(trial, kind, name, options.seconds, options.addresses)
-                keep(shared.attempted(head, measured, wrong))
+                keep(shared.attempted(head, measured, (OSError, ValueError, KeyError)))
 
 
 def page(source: Path) -> Page:

@@ -24,13 +24,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from bench import goals, shared
 from bench.page import Page
 from support.hosts import hosts
 from venturi.analysis.compare.runs import Comparison, compare
 from venturi.analysis.results import Results, load
+from venturi.engine.record import Trial
 
 WANTED = 0.95
 """The share of A/A cells without a significant difference."""
@@ -80,20 +80,18 @@ def _tries(options: argparse.Namespace, kept: Path, inside: Sequence[str], url: 
 
 
 def part(
-    whole: Results,
-    keep: Callable[[dict[str, Any]], bool],
-    edit: Callable[[dict[str, Any]], None] | None = None,
+    whole: Results, keep: Callable[[Trial], bool], edit: Callable[[Trial], None] | None = None
 ) -> Results:
     """The run with some of its trials only, warm-ups left out."""
-    records = [copy.deepcopy(r) for r in whole.records if not r.get("warmup") and keep(r)]
+    records = [copy.deepcopy(r) for r in whole.records if not r.warmup and keep(r)]
     for record in records:
         if edit:
             edit(record)
     return Results(whole.directory, records, [])
 
 
-def even(record: dict[str, Any]) -> bool:
-    return int(record["repeat"]) % 2 == 0
+def even(record: Trial) -> bool:
+    return record.repeat % 2 == 0
 
 
 @dataclass
@@ -152,15 +150,15 @@ def evaluate(runs: list[Results], slower: float) -> list[Tally]:
     if abs(rows / slowed - (1 - slower)) > 1e-4:
         sys.exit(f"the runs were made with another slow-down, {1 - rows / slowed:.3f}")
 
-    def credited(record: dict[str, Any]) -> None:
+    def credited(record: Trial) -> None:
         """The slowed trial moved more than it is credited with."""
-        record["parameters"]["rows_per_stream"] = rows
-        record["cell"] = "slowed-" + record["cell"]
+        record.parameters["rows_per_stream"] = rows
+        record.cell = "slowed-" + record.cell
         for name in ("rows", "batches", "payload_bytes", "wire_bytes"):
-            record["counts"][name] = record["counts"][name] * rows / slowed
+            setattr(record.counts, name, round(record.counts[name] * rows / slowed))
 
-    def size(record: dict[str, Any]) -> int:
-        return int(record["parameters"]["rows_per_stream"])
+    def size(record: Trial) -> int:
+        return int(record.parameters["rows_per_stream"])
 
     # The slow-down is (1 - slower) of the throughput, and 1 / (1 - slower) of the CPU time.
     truth = {"throughput": 1 - slower, "cpu-per-byte": 1 / (1 - slower)}

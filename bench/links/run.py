@@ -18,7 +18,7 @@ from typing import Any
 
 from bench import goals, shared
 from bench.page import Page
-from venturi.analysis.cells.summary import summarise
+from support.verdict import summarise
 from venturi.analysis.models import fit_words, over_links
 from venturi.analysis.models.over_links import LinkFit
 from venturi.analysis.statistics.intervals import Interval

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from support.laws import law_rates
-from venturi.analysis.cells.summary import summarise
+from support.verdict import summarise
 from venturi.analysis.models import splits as convergence
 from venturi.analysis.statistics import hockney, scaling
 

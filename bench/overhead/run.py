@@ -33,8 +33,7 @@ from bench import goals, shared
 from bench.page import Page
 from bench.trial import RECORDS, TrialFailed, trial
 from venturi.common.errors import VenturiError
-from venturi.servers import throwaway
-from venturi.servers.local import adbc_driver
+from venturi.servers import local, throwaway
 from venturi.servers.reference import ReferenceServer
 
 PARTS = ("drivers", "programs", "samples")
@@ -86,7 +85,7 @@ def databases(folder: Path, stack: contextlib.ExitStack) -> tuple[dict[str, dict
 
 def by_venturi(name: str, login: dict[str, str], rows: int, operation: str = "get") -> float:
     driver = [f"{key}={value}" for key, value in login.items()]
-    options = {**adbc_driver(f"adbc://{name}"), "driver_options": driver, "table": _TABLE}
+    options = {**local.adbc_driver(f"adbc://{name}"), "driver_options": driver, "table": _TABLE}
     data = {"data": {"source": "remote"}}
     if operation == "put":
         options["keep"] = True
@@ -100,7 +99,7 @@ def by_venturi(name: str, login: dict[str, str], rows: int, operation: str = "ge
 
 def alone(function: ctypes._CFuncPtr, name: str, login: dict[str, str], rows: int) -> float:
     """From the execution to the last batch."""
-    library = adbc_driver(f"adbc://{name}")
+    library = local.adbc_driver(f"adbc://{name}")
     entrypoint = library.get("driver_entrypoint", "AdbcDriverInit")
     queries = [f'SELECT {what} FROM "{_TABLE}"' for what in ("count(*)", "*")]
     words = [word.encode() for pair in login.items() for word in pair]

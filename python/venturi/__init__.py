@@ -16,11 +16,11 @@ from venturi.common.errors import ScenarioError, StoreError, VenturiError
 if TYPE_CHECKING:
     from venturi.analysis.advice import Advice
     from venturi.analysis.cells.summary import Cell
+    from venturi.analysis.compare.best import Best
     from venturi.analysis.compare.history import Series
     from venturi.analysis.compare.runs import Comparison
     from venturi.analysis.models.fits import Fits
     from venturi.analysis.models.predict import Prediction
-    from venturi.analysis.search.best import Best
     from venturi.analysis.verdict.types import Finding, Verdict
     from venturi.api.machine import Server, ceilings, doctor, generate, links, serve
     from venturi.api.measuring import Event, ab, dry_run, prove, resume, run, tune
@@ -44,7 +44,7 @@ _NAMES = {
     "analysis.compare.runs": ("Comparison",),
     "analysis.models.fits": ("Fits",),
     "analysis.models.predict": ("Prediction",),
-    "analysis.search.best": ("Best",),
+    "analysis.compare.best": ("Best",),
     "analysis.verdict.types": ("Finding", "Verdict"),
     "common.units": ("Quantity",),
     "measure.limits": ("Ceilings",),

@@ -22,6 +22,7 @@ from support.read import ran
 from venturi.analysis.advice.trials import unbalanced
 from venturi.analysis.cells.machines import cpu_balance
 from venturi.common.links import parse
+from venturi.engine.record import trial_of
 from venturi.netlab.laboratory import RATE_OFF, TRIP_OFF, TRIP_OFF_NS, Laboratory, WrongLink
 
 pytestmark = pytest.mark.usefixtures("core")
@@ -179,5 +180,5 @@ def test_systems_over_a_link(tmp_path: Path, name: str) -> None:
         rate = trial["counts"]["payload_bytes"] * 8e9 / trial["times"]["interval_ns"]
         assert rate < 2e8
         # What the relay used is Venturi's, and no more than the host was busy.
-        found = cpu_balance(trial)
-        assert found is not None and found.parts["relay"] > 0 and not [*unbalanced([trial])]
+        found = cpu_balance(trial_of(trial))
+        assert found is not None and found.parts["relay"] > 0 and not [*unbalanced([trial_of(trial)])]

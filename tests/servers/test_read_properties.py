@@ -72,8 +72,8 @@ def comes_back(url: str, table: pa.Table, **options: Any) -> None:
         assert achieved in ("sums", "checksum")
 
 
-NOT_HELD = {"sqlite": [pa.uint64()]}
-"""SQLite's integers have a sign."""
+NOT_HELD = {"sqlite": [pa.uint64()], "firebird": [pa.uint64(), pa.timestamp("us")]}
+"""Integers have a sign there, and Firebird's seconds four digits."""
 WAYS: list[tuple[str, dict[str, str]]] = [
     ("postgres", {"format": "copy"}),
     ("postgres", {"format": "rows"}),
@@ -81,6 +81,7 @@ WAYS: list[tuple[str, dict[str, str]]] = [
     ("mariadb", {"format": "text"}),
     ("sqlite", {}),
     ("duckdb", {}),
+    ("firebird", {}),
 ]
 
 

@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 
 from support import clickhouse as clickhouse_support
 from support import database as database_support
+from support import firebird as firebird_support
 from support import flightsql as flightsql_support
 from support import redis as redis_support
 from support.flight import Certificates, ServerProcess, write_ipc
@@ -225,6 +226,27 @@ def _redis(certificates: Certificates, place: Path) -> Iterator[Server]:
         )
         server.secure = lambda: contextlib.nullcontext(server.on(port).replace("://", "+tls://", 1))
         yield server
+
+
+@contextlib.contextmanager
+def _firebird(certificates: Certificates, place: Path) -> Iterator[Server]:
+    """Without encryption, so that a value can be changed on its way."""
+    settings = {"WireCrypt": "Disabled"}
+    with firebird_support.started(password_env=RIGHT_ENV, settings=settings) as started:
+
+        def lose() -> None:
+            firebird_support.rows(started, f"DELETE FROM {TABLE} ROWS 1")
+
+        hits = f'SELECT id AS "id", CAST(IIF(id = 1000, {NEEDLE}, MOD(id, 7)) AS BIGINT) AS "hits" FROM s'
+        yield Server(
+            started.url,
+            {"password_env": RIGHT_ENV},
+            started.pid,
+            ask=partial(firebird_support.rows, started),
+            tables=firebird_support.TABLES,
+            lose=lose,
+            needle=("", {"query": firebird_support.MANY + hits}),
+        )
 
 
 @contextlib.contextmanager
@@ -605,6 +627,13 @@ SYSTEMS: dict[str, System] = {
         ),
         Way("get", alike=True, verified="checksum"),
         file=_file("t", "u", "p", t_ms=pa.array([-1, None, 5], pa.timestamp("ms", "UTC")), **SMALL),
+    ),
+    "firebird": _system(
+        "firebird",
+        _firebird,
+        Way("upsert", number=_big),
+        *_gets("firebird", "", number=_big),
+        file=_file("u", "p", t=pa.array([100, -200, None], pa.timestamp("us"))),
     ),
     "redis": _system("redis", _redis, *_ways("upsert", number=_text)),
     "clickhouse": _clickhouse("clickhouse", "chdb", "arrow", "native", "rowbinary"),

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from support import firebird as firebird_support
 from support.flight import Certificates
 from support.secret import HARD
 from venturi.common.errors import VenturiError
@@ -153,6 +154,12 @@ def mariadb() -> Iterator[Database]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Database]:
     yield from _shared("postgres")
+
+
+@pytest.fixture(scope="session")
+def firebird() -> Iterator[Database]:
+    with firebird_support.started() as server:
+        yield Database(server)
 
 
 def _key_store(certificates: Certificates, place: Path) -> Path:

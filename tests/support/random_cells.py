@@ -9,7 +9,8 @@ from typing import Any
 
 from support import upsert as upsert_support
 from support import verdict as verdict_support
-from venturi.analysis.cells.summary import Cell, summarise
+from support.verdict import summarise
+from venturi.analysis.cells.summary import Cell
 from venturi.common.links import parse
 
 SECOND = 1_000_000_000

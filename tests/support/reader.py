@@ -19,6 +19,7 @@ from venturi.analysis.statistics.curve import Change, Curve
 from venturi.analysis.verdict.findings import spelled
 from venturi.analysis.verdict.judge import judge
 from venturi.analysis.wording import nouns_of
+from venturi.engine.record import Group
 from venturi.report import run as runs
 from venturi.report import terminal
 
@@ -154,11 +155,11 @@ class Reader:
         return found
 
     def good(self, cell: Cell | str) -> list[Any]:
-        return [r for r in self.cell(cell).records if r["outcome"] == "ok" and not r.get("warmup")]
+        return [r for r in self.cell(cell).records if r["outcome"] == "ok" and not r.warmup]
 
     @cached_property
     def measured(self) -> list[Any]:
-        return [r for r in self.results.directory.records() if not r.get("warmup")]
+        return [r for r in self.results.directory.records() if not r.warmup]
 
     def column(self, cell: Cell, head: str) -> float:
         """What the table has of a cell under `%`."""
@@ -211,7 +212,7 @@ class Scope(dict[str, Any]):
 
 def at(record: Any, *path: str) -> Any:
     for name in path:
-        record = (record or {}).get(name)
+        record = record[name] if isinstance(record, Group) else (record or {}).get(name)
     return record
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from support.golden import kept
 from support.run import DATA
-from venturi.analysis.cells.summary import Cell, summarise
+from venturi.analysis.cells import summary
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.judge import judge
 from venturi.analysis.verdict.rules import RULES
 from venturi.analysis.verdict.types import Verdict
+from venturi.engine.record import Trial, trial_of
 
 SECOND = 1_000_000_000
 ENVIRONMENT = {"command": ["venturi", "run", "quick", "--streams", "1,2,4", "--out", "somewhere"]}
@@ -106,6 +108,21 @@ def trial(
         "instrument": {"clock_read_ns": 20.0, "clock_reads": 10, "share": 0.001},
     }  # fmt: skip
     return {**record, **more}
+
+
+def summarise(lines: Iterable[Any], probes: Sequence[dict[str, Any]] = ()) -> list[Cell]:
+    """The cells of trials, which may be lines of trials.jsonl as objects."""
+    return summary.summarise([it if isinstance(it, Trial) else trial_of(whole(it)) for it in lines], probes)
+
+
+def whole(value: Any, name: str = "") -> Any:
+    """A line with whole counts and times, which the formulas of tests do not give."""
+    if isinstance(value, dict):
+        return {key: whole(it, f"{name}.{key}") for key, it in value.items()}
+    if isinstance(value, list):
+        return [whole(it, name) for it in value]
+    counted = name.endswith(("_ns", "_bytes", "rows", "batches", "late", "intended")) or ".stages." in name
+    return round(value) if counted and isinstance(value, float) else value
 
 
 def cell_of(*records: dict[str, Any], probes: list[dict[str, Any]] | None = None) -> Cell:

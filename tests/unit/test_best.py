@@ -11,8 +11,8 @@ import pytest
 
 from support.golden import kept
 from support.run import venturi
-from venturi.analysis.cells.summary import summarise
-from venturi.analysis.search import best
+from support.verdict import summarise
+from venturi.analysis.compare import best
 from venturi.analysis.statistics.difference import effect
 from venturi.measure.tune import Recorded
 from venturi.report import best as report

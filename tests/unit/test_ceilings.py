@@ -19,8 +19,8 @@ from support.golden import kept
 from support.mistakes import check
 from support.model import ModelExecutor
 from support.run import venturi
+from support.verdict import summarise
 from venturi.analysis.cells.limits import limits, narrowest
-from venturi.analysis.cells.summary import summarise
 from venturi.common import environment
 from venturi.common.environment import file_system
 from venturi.measure import ceiling_probes, machine_cache, prove

@@ -27,6 +27,7 @@ from venturi.cluster.trial import loaders_executor
 from venturi.cluster.trial.clock import ONE_MACHINE
 from venturi.common.environment import describe
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.engine.record import Trial
 from venturi.engine.spec import build_spec
 from venturi.measure import placement
 from venturi.measure.trial_targets import Endpoints
@@ -323,8 +324,8 @@ def test_a_server_on_a_host_of_its_own_needs_a_cluster() -> None:
 
 
 def test_a_resumed_run_goes_on_where_it_was_begun() -> None:
-    def lines(on: str | None) -> list[dict[str, Any]]:
-        return [{"parameters": {"on": on}}]
+    def lines(on: str | None) -> list[Trial]:
+        return [Trial(parameters={"on": on})]
 
     placement.resumed(None, lines(None), "RUN")
     placement.resumed("auto", lines("ray"), "RUN")

@@ -29,6 +29,7 @@ from venturi.cluster.spark_executor import (
 from venturi.common.environment import describe
 from venturi.common.errors import VenturiError
 from venturi.engine.calls import Gone, Process
+from venturi.engine.record import Trial
 from venturi.measure import placement
 
 
@@ -160,8 +161,8 @@ def test_a_driver_that_cannot_be_reached() -> None:
 
 
 def test_both_places_are_gone_on_with() -> None:
-    def lines(*ons: str | None) -> list[dict[str, Any]]:
-        return [{"parameters": {"on": on}} for on in ons]
+    def lines(*ons: str | None) -> list[Trial]:
+        return [Trial(parameters={"on": on}) for on in ons]
 
     placement.resumed("here,spark", lines(None, "spark"), "RUN")
     placement.resumed("here,spark", lines(None), "RUN")

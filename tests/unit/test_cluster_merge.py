@@ -25,6 +25,7 @@ from venturi.cluster.trial.loaders import Part, Share, divide, lost, spec_of, th
 from venturi.cluster.trial.merge import merge, merged_latency
 from venturi.common import hdr
 from venturi.common.errors import ScenarioError
+from venturi.engine.record import Trial, trial_of
 from venturi.store.samples import samples_of
 
 FAST = [stream(0, 0, 4000, 200), stream(1, 1, 4000, 220)]
@@ -349,7 +350,7 @@ def test_tables_of_hosts_and_their_samples() -> None:
 
     found = merge(two())
     line = {"run": "r", "trial": "t", **found}
-    rows = tables.hosts([line, {"run": "r", "trial": "u"}]).to_pylist()
+    rows = tables.hosts([trial_of(line), Trial(run="r", trial="u")]).to_pylist()
     assert [(r["host"], r["first_stream"], r["streams"], r["rows"]) for r in rows] == [
         ("loader-1", 0, 2, 8000),
         ("loader-2", 2, 2, 3000),

@@ -31,7 +31,7 @@ from support.wait import wait_until
 from venturi.analysis.compare.likeness import without_port
 from venturi.analysis.compare.runs import compare, compare_by
 from venturi.analysis.results import load
-from venturi.analysis.statistics.groups import change_points
+from venturi.analysis.statistics.difference import change_points
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.report import hosts
 from venturi.report.page.page import page

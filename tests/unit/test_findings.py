@@ -9,8 +9,8 @@ from support.golden import kept
 from support.run import DATA
 from support.synthetic import cells as matrix
 from support.synthetic import imported, make_run
-from support.verdict import ENVIRONMENT, end, trial
-from venturi.analysis.cells.summary import Cell, summarise
+from support.verdict import ENVIRONMENT, end, summarise, trial
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import load
 from venturi.analysis.verdict.findings import findings
 from venturi.analysis.verdict.judge import verdicts

@@ -22,9 +22,9 @@ from support.read import ONCE, ran
 from support.run import helper, venturi
 from support.stranger import stranger
 from support.synthetic import lines
-from support.verdict import SECOND, trial
+from support.verdict import SECOND, summarise, trial
 from venturi.analysis.advice import Advice, collect
-from venturi.analysis.cells.summary import Cell, summarise
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.evidence import facts, medians, seen
 from venturi.analysis.verdict.findings import findings
 from venturi.analysis.verdict.judge import remedies, verdicts
@@ -242,7 +242,7 @@ def test_a_table_that_is_read_to_its_end_is_not_made_longer_by_a_flag() -> None:
     cells = summed(parameters={"duration_ns": 5 * SECOND})
     for cell in cells:
         for record in cell.records:
-            record["times"]["interval_ns"] = 4_000_000
+            record.times.interval_ns = 4_000_000
     cells = summarise([r for c in cells for r in c.records])
     told = warned(cells, "short")
     assert told is not None and told.next == "The server has sent all that it holds: read a larger table"

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support import synthetic
 from support.golden import kept, known
 from support.imports import FORMATS, SAMPLES, imported
 from support.mistakes import check
@@ -25,6 +26,7 @@ from support.synthetic import cells, make_run
 from venturi.analysis.cells.figures import per_second, throughput
 from venturi.analysis.results import Results, load
 from venturi.common.errors import ExitCode, ScenarioError, StoreError, VenturiError
+from venturi.engine.record import trial_of
 from venturi.report import tables
 from venturi.report.page import page as html_page
 from venturi.store.directory import RunDirectory
@@ -59,7 +61,7 @@ def test_several_files_are_one_run_with_repeats_numbered_on(tmp_path: Path) -> N
     records = RunDirectory(tmp_path / "run").records()
     assert [r["repeat"] for r in records] == [0, 1, 2, 3, 0]
     assert [r["order"] for r in records] == [0, 1, 2, 3, 4]
-    assert [r["imported"]["from"] for r in records] == ["a.txt", "a.txt", "b.txt", "c.txt", "c.txt"]
+    assert [r.imported.from_ for r in records] == ["a.txt", "a.txt", "b.txt", "c.txt", "c.txt"]
     assert len({r["trial"] for r in records}) == 5
     assert [c.good for c in load(tmp_path / "run").cells] == [1, 4]
 
@@ -235,8 +237,8 @@ def headlines(text: str, path: Path) -> list[tuple[float | None, float | None]]:
         drafts = files._one(str(path), FORMATS[path.name], {}).parsed.drafts
     except VenturiError:
         return []
-    found = [r for r in lines(drafts, "run", Origin("", "", "")) if r["outcome"] == "ok"]
-    return [(throughput(r), None if r["imported"]["note"] else per_second(r, "rows")) for r in found]
+    found = [trial_of(r) for r in lines(drafts, "run", Origin("", "", "")) if r["outcome"] == "ok"]
+    return [(throughput(r), None if r.imported.note else per_second(r, "rows")) for r in found]
 
 
 def test_a_receiver_that_told_no_bytes(tmp_path: Path) -> None:
@@ -281,7 +283,8 @@ def test_a_format_is_recognised_by_one_importer_only(name: str) -> None:
 def test_lines_follow_the_published_schema(name: str, tmp_path: Path) -> None:
     schema = json.loads((resources.files("venturi") / "schema" / "trial.schema.json").read_text())
     validator = jsonschema.Draft202012Validator(schema)
-    records = imported(tmp_path / "run", name).records
+    imported(tmp_path / "run", name)
+    records = synthetic.lines(tmp_path / "run")
     for record in records:
         validator.validate(record)
         assert record["imported"]["from"] == name
@@ -308,14 +311,12 @@ PARTS = (
 def figures(results: Results) -> list[dict[str, Any]]:
     """The hosts of a run, and of each trial its own, the rates that are made of them, and its samples."""
     told: list[dict[str, Any]] = [{end: results.environment[end] for end in ("client", "server")}]
-    for record in results.records:
-        samples = results.directory.samples(record["trial"]).to_pydict()
+    for record, line in zip(results.records, synthetic.lines(results.directory.path), strict=True):
+        samples = results.directory.samples(record.trial).to_pydict()
         sampled = {name: values for name, values in samples.items() if any(v is not None for v in values)}
-        own = {name: record["imported"][name] for name in ("line", "figures", "note")}
+        own = {name: line["imported"][name] for name in ("line", "figures", "note")}
         rates = {"bytes/s": throughput(record), "rows/s": per_second(record, "rows")}
-        told.append(
-            {"repeat": record["repeat"], **own, **rates, **{name: record.get(name) for name in PARTS}}
-        )
+        told.append({"repeat": record.repeat, **own, **rates, **{name: line.get(name) for name in PARTS}})
         told[-1]["samples"] = {name: sampled[name] for name in sampled if name not in ("trial", "end")}
     return told
 
@@ -330,7 +331,8 @@ def test_figures_of_every_sample(tmp_path: Path) -> None:
 
 def test_schema_lets_only_imported_trials_leave_out_figures(tmp_path: Path) -> None:
     schema = json.loads((resources.files("venturi") / "schema" / "trial.schema.json").read_text())
-    record = imported(tmp_path / "run", "chspark.md").records[0]
+    imported(tmp_path / "run", "chspark.md")
+    record = synthetic.lines(tmp_path / "run")[0]
     validator = jsonschema.Draft202012Validator(schema)
     validator.validate(record)
     del record["imported"]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from support import synthetic
+from support.verdict import summarise
 from venturi.analysis import results
-from venturi.analysis.cells.summary import summarise
 from venturi.analysis.models import fit_words, link_law, over_links
 from venturi.analysis.models.link_law import LinkLaw
 from venturi.analysis.models.link_law import Path as Way

@@ -85,9 +85,9 @@ def test_tcp_gets_what_ethernet_leaves() -> None:
 
 
 def test_what_a_record_names_may_be_unknown() -> None:
-    assert links.known("1gbit") == Link(rate=(1e9, 1e9)) and links.known("1gbit by pigeon") is None
-    assert links.known_rates("4gbit/1gbit") == (4e9, 1e9)
-    assert [links.known_rates(it) for it in ("fast", 4, None)] == [None] * 3
+    assert links.read_link("1gbit") == Link(rate=(1e9, 1e9)) and links.read_link("1gbit by pigeon") is None
+    assert links.read_rates("4gbit/1gbit") == (4e9, 1e9)
+    assert [links.read_rates(it) for it in ("fast", 4, None)] == [None] * 3
 
 
 def test_data_go_down_or_up() -> None:

@@ -20,12 +20,13 @@ from support.random_cells import groups
 from support.run import DATA
 from support.synthetic import cells as matrix
 from support.synthetic import make_run
+from venturi.analysis.compare import best
 from venturi.analysis.models import fits
 from venturi.analysis.results import Results, load
-from venturi.analysis.search import best
 from venturi.analysis.statistics.curve import Curve, Shape
-from venturi.analysis.statistics.groups import slow_trials, two_groups
+from venturi.analysis.statistics.difference import slow_trials, two_groups
 from venturi.analysis.verdict.types import FindingKind
+from venturi.engine.record import trial_of
 from venturi.report.figures import registry
 from venturi.report.figures.curves import MOST_LINES
 from venturi.store import reference
@@ -71,16 +72,16 @@ def of_cells(found: Results) -> dict[tuple[str, frozenset[str]], list[Told]]:
 
 def consistent(one: best.Advised) -> bool:
     """What is advised of a setting follows from its curve."""
-    if one.told is None:
+    if one.conclusive is None:
         return not one.rising
     expected = {
         Shape.RISING: one.rising and not one.indifferent and not one.undecided,
         Shape.FALLING: not one.rising and not one.indifferent and not one.undecided,
-        Shape.FLAT: one.sure and one.enough == one.told.flat and not one.rising and not one.undecided,
+        Shape.FLAT: one.sure and one.enough == one.conclusive.flat and not one.rising and not one.undecided,
         Shape.FLAT_THROUGHOUT: one.indifferent and not one.rising and not one.undecided,
         Shape.UNDECIDED: one.undecided and not one.sure,
     }
-    return expected[one.told.shape]
+    return expected[one.conclusive.shape]
 
 
 def agree(found: Results) -> set[str]:
@@ -146,7 +147,7 @@ def some_run(tmp_path_factory: pytest.TempPathFactory) -> Results:
 def test_random_sweeps(some_run: Results) -> None:
     seen = set()
     for sweep, trials in random_sweeps(draws(60, 3), seed=3):
-        found = Results(some_run.directory, trials, [])
+        found = Results(some_run.directory, [trial_of(it) for it in trials], [])
         assert {"finding", "best", "throughput-streams"} <= agree(found), sweep
         seen |= {shape for told in of_cells(found).values() for _, shape, _ in told}
     assert seen == set(Shape), "each claim came up"
@@ -154,7 +155,7 @@ def test_random_sweeps(some_run: Results) -> None:
 
 def test_random_cells_of_every_system(some_run: Results) -> None:
     for _, cells, _ in groups(draws(200)):
-        agree(Results(some_run.directory, [dict(r) for c in cells for r in c.records], []))
+        agree(Results(some_run.directory, [r for c in cells for r in c.records], []))
 
 
 def test_nothing_is_fastest_where_it_cannot_be_told(some_run: Results) -> None:
@@ -168,13 +169,13 @@ def test_nothing_is_fastest_where_it_cannot_be_told(some_run: Results) -> None:
         for repeat, row in enumerate(rates)
         for n, rate in zip((1, 2, 4), row, strict=True)
     ]
-    found = Results(some_run.directory, trials, [])
+    found = Results(some_run.directory, [trial_of(it) for it in trials], [])
     (finding,) = found.findings
     figure = registry.one(found, "throughput-encoders")
     (claim,) = figure.claims
     assert finding.kind is FindingKind.UNDECIDED and claim.shape is Shape.UNDECIDED
     (answer,) = best.find(found.cells)
-    assert not answer.told_apart and answer.advised[0].undecided
+    assert not answer.is_surely_fastest and answer.advised[0].undecided
     assert report.sentences(answer)[0].startswith("highest: ")
     assert "cannot be told" in figure.title and "fastest" not in figure.title
 
@@ -186,7 +187,7 @@ def test_a_line_of_mixed_settings_claims_nothing(some_run: Results) -> None:
         for at in range(MOST_LINES + 1):
             parameters = {"operation": "get", "streams": streams, "window": 10 * at + streams}
             trials += [trial(parameters, streams * (1 + at / 10), repeat) for repeat in range(5)]
-    found = Results(some_run.directory, trials, [])
+    found = Results(some_run.directory, [trial_of(it) for it in trials], [])
     figure = registry.one(found, "throughput-streams")
     assert not [f for f in found.findings if f.axis == "streams"] and not figure.claims
     assert "nothing can be told" in figure.title
@@ -284,7 +285,7 @@ def test_shapes() -> None:
     assert short.ns[short.before] == 4 and short.rising
     # One trial each tells nothing.
     one = of({1: 1, 2: 2, 4: 4}, 0.0)
-    assert (one.linear, one.flat, one.rising, one.told, str(one.step)) == (None, None, False, False, "+100 %")
+    assert (one.linear, one.flat, str(one.step)) == (None, None, "+100 %") and not (one.rising or one.bounded)
 
 
 def test_a_round_that_lacks_a_point_is_left_out() -> None:
@@ -295,7 +296,7 @@ def test_a_round_that_lacks_a_point_is_left_out() -> None:
     most = rounds({1: 1, 2: 2, 4: 2.001}, *STEADY)
     for failing, ns, told in (({8.0}, (1, 2, 4), True), ((), (1, 2, 4, 8), False)):
         found = Curve.of([most[0] | {8: 9.0}, *most[1:]], failing)
-        assert found is not None and (found.ns, found.told) == (ns, told)
+        assert found is not None and (found.ns, found.bounded) == (ns, told)
 
 
 def test_what_all_points_of_a_round_share_is_no_doubt() -> None:

@@ -14,8 +14,9 @@ from support.golden import kept
 from support.hosts_records import both_places, placed, record, shown, spread
 from support.packed import unpacked
 from support.synthetic import HOSTILE, Edit, cells, make_run
+from support.verdict import summarise
 from venturi.analysis.cells import hosts as host_figures
-from venturi.analysis.cells.summary import Cell, summarise
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models import splits
 from venturi.analysis.results import load
 from venturi.report import hosts, markdown, tables, terminal
@@ -99,7 +100,8 @@ def test_who_sent_how_much_to_whom(several: Path) -> None:
 
 def with_target(cell: Cell, **target: Any) -> Cell:
     for trial in cell.records:
-        trial["target"] |= target  # type: ignore[index]
+        for name, value in target.items():
+            setattr(trial.target, name, value)
     return cell
 
 

@@ -18,8 +18,7 @@ from rich.console import Console
 from support.golden import kept
 from support.packed import unpacked_text
 from support.synthetic import cells, hostile, imported, make_run, without_server
-from venturi.analysis.results import load
-from venturi.analysis.selection import find
+from venturi.analysis.results import find, load
 from venturi.analysis.verdict import judge
 from venturi.analysis.verdict.rerun import Rerun
 from venturi.common.errors import VenturiError

@@ -17,6 +17,7 @@ import pytest
 from support.flight import ServerProcess, peer_command, run_trial, serve_command, succeeded
 from support.run import ROOT
 from support.synthetic import make_run
+from venturi.engine.record import trial_of
 from venturi.store import samples as sampled
 from venturi.store.directory import RunDirectory
 from venturi.store.writer import RunWriter
@@ -124,10 +125,9 @@ def test_files_of_older_versions_are_read(tmp_path: Path) -> None:
 
 
 def test_records_without_resources_have_no_rows() -> None:
-    assert sampled.resource_rows({}) == []
-    assert sampled.resource_rows({"resources": None}) == []
+    assert list(sampled.resource_rows(trial_of({"resources": None}))) == []
     bare = {"resources": {"client": {"by": "self", "window_ns": 5}, "server": None}}
-    (row,) = sampled.resource_rows(bare)
+    (row,) = sampled.resource_rows(trial_of(bare))
     assert row["window_ns"] == 5 and row["host_busy_share"] is None
 
 

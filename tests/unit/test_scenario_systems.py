@@ -18,16 +18,16 @@ import pytest
 from support.flight import mixed, write_ipc
 from support.model import ModelExecutor
 from support.scenarios import cell, cells, same, scenario, target
-from support.verdict import trial
+from support.verdict import summarise, trial
 from venturi.analysis import wording
 from venturi.analysis.cells.summary import Cell as Summed
-from venturi.analysis.cells.summary import summarise
-from venturi.analysis.search import best
+from venturi.analysis.compare import best
 from venturi.analysis.wording import nouns_of
 from venturi.common import toml_text
 from venturi.common.environment import usable_cores
 from venturi.common.errors import ScenarioError
 from venturi.common.suffixes import SEED_NS, parse_time, spell_time
+from venturi.engine.record import Trial, trial_of
 from venturi.engine.spec import build_spec, completed, trial_line
 from venturi.inputs.files import DataStore
 from venturi.inputs.tables import Columns
@@ -219,7 +219,7 @@ def line(executor: ModelExecutor, url: str = "mysql://local", more: str = "") ->
 
 
 def row(found: Mapping[str, Any]) -> dict[str, Any]:
-    (one,) = tables.trials([found]).to_pylist()
+    (one,) = tables.trials([trial_of(found)]).to_pylist()
     return one
 
 
@@ -258,12 +258,12 @@ def test_gets_have_no_figures_of_errors() -> None:
     made = trial_line(record, run="r", trial="t", cell=cell, repeat=0, warmup=False, order=0)
     one = row(made)
     assert (one["errors_refused"], one["stored_bytes"], one["response_p50_ns"]) == (None, None, None)
-    assert tables.errors([made]).num_rows == 0
+    assert tables.errors([trial_of(made)]).num_rows == 0
 
 
 def test_errors_are_rows_of_their_own() -> None:
     found = line(ModelExecutor(fail="true"))
-    (one,) = tables.errors([found]).to_pylist()
+    (one,) = tables.errors([trial_of(found)]).to_pylist()
     assert (one["kind"], one["code"], one["count"], one["cell"]) == ("lost", None, 2, found["cell"])
     assert row(found)["errors_in_doubt"] == 2
 
@@ -330,7 +330,7 @@ def test_points_of_later_trials_are_later_where_a_store_keeps_them() -> None:
         # 1000 points and a batch of 5000 begun are 120 steps of 5 hosts' 50 series, and one to be sure.
         assert endpoints.data(one)["start_unix_ns"] == SEED_NS + 121 * 10**9
         # Of a resumed run those that are stored, and one that was killed, which sent what it was asked to.
-        endpoints.resumed([{"cell": one.id}])
+        endpoints.resumed([Trial(cell=one.id)])
         assert endpoints.data(one)["start_unix_ns"] == SEED_NS + (121 + 2 * 21) * 10**9
     with Endpoints(scenario(target("akumuli://local")), False, never_noted) as endpoints:
         (one,) = endpoints.cells

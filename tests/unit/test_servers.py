@@ -119,7 +119,9 @@ def test_each_store_of_a_run_tells_of_itself() -> None:
     group = ServerGroup([Store("a"), Store("b")])  # type: ignore[list-item]
     local = LocalTargets(lambda level, text: None, lambda kind, arguments, remote=False: group)
     assert local.environments("opentsdb://remote") == {}
-    local.empty_store("opentsdb://remote", Settings())
+    store = local.store("opentsdb://remote")
+    assert store is not None
+    store.ready(Settings())
     told = local.environments("opentsdb://remote")
     assert told == {f"{host}:2": {"host": host, "settings": {"durable": "os"}} for host in "ab"}
     # Its own address where it does not serve the protocol.

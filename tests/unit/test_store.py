@@ -15,6 +15,7 @@ import pytest
 from support.synthetic import cells, lines, make_run
 from venturi.common import hdr
 from venturi.common.errors import ExitCode, StoreError
+from venturi.engine.record import trial_of
 from venturi.store import directory as store
 from venturi.store import tables
 from venturi.store.directory import RunDirectory
@@ -45,9 +46,9 @@ def test_tables(run: Path) -> None:
     # A percentile needs batches beyond it, in SQL as in `show`.
     line = lines(run)[0]
     line["latency"]["service"]["count"] = 245
-    (one,) = tables.trials([line]).select(["service_p99_ns", "service_p999_ns"]).to_pylist()
+    (one,) = tables.trials([trial_of(line)]).select(["service_p99_ns", "service_p999_ns"]).to_pylist()
     assert one["service_p99_ns"] > 0 and one["service_p999_ns"] is None
-    assert 99.9 not in tables.latency([line])["percentile"].to_pylist()
+    assert 99.9 not in tables.latency([trial_of(line)])["percentile"].to_pylist()
 
 
 def test_an_empty_run_has_tables_with_the_same_columns(run: Path, tmp_path: Path) -> None:
@@ -74,9 +75,14 @@ def test_a_torn_last_line_is_repaired_on_resume(run: Path, torn: bytes) -> None:
 @pytest.mark.parametrize(
     ("part", "instead", "said"),
     [
-        (".+", "garbage", "not a JSON object"),
+        (".+", "garbage", "JSON is malformed"),
         ('"interval_ns":[0-9]+', '"interval_ns":0', "times.interval_ns is 0 in a good trial"),
-        ('"interval_ns":[0-9]+', '"interval_ns":-5', "times.interval_ns is -5, not a whole"),
+        ('"interval_ns":[0-9]+', '"interval_ns":-5', "Expected `int` >= 0 - at `.*times.interval_ns`"),
+        (
+            '"user_ns":[0-9]+',
+            '"user_ns":"many"',
+            "Expected `int | null`, got `str` - at `.*cpu.client.user_ns`",
+        ),
         ("^", "", "trial [0-9a-f]{16} is in line 1 already"),
     ],
 )
@@ -104,7 +110,7 @@ def test_a_resume_takes_away_what_a_kill_left_half_written(run: Path) -> None:
 def test_what_is_no_number_is_written_as_null(run: Path, tmp_path: Path) -> None:
     with RunWriter.create(tmp_path / "other") as writer:
         writer.append_trial({**another(run), "extra": [float("nan"), {"x": float("inf")}, 1.5]})
-        (found,) = writer.read().records()
+        (found,) = lines(tmp_path / "other")
     assert found["extra"] == [None, {"x": None}, 1.5]
 
 

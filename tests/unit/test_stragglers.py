@@ -12,9 +12,9 @@ import pytest
 from support.draws import draws, slack
 from support.golden import kept
 from support.mistakes import check
-from venturi.analysis.advice import straggler_advice
-from venturi.analysis.advice.stragglers import Straggler, machines, stragglers
-from venturi.analysis.cells.summary import Cell, summarise
+from support.verdict import summarise
+from venturi.analysis.advice.stragglers import Straggler, advise, machines, stragglers
+from venturi.analysis.cells.summary import Cell
 
 WORK = 1e8
 """Bytes of a stream, where the work is fixed."""
@@ -229,7 +229,7 @@ SAID: dict[str, list[dict[str, Any]]] = {
     "stolen time": signs({"host": {"steal_share": 0.3}}, {"host": {"steal_share": 0.01}}),
     "a busy host": signs(*({"host": {"busy_share": share, "cores": 8}} for share in (0.97, 0.3))),
     "a smaller host": signs({"host": {"cores": 2}}, {"host": {"cores": 8}}),
-    "a slow port": signs(*({"network": {"speed_bits_per_second": speed}} for speed in (1e8, 1e10))),
+    "a slow port": signs(*({"network": {"speed_bits_per_second": speed}} for speed in (10**8, 10**10))),
     "retransmits": signs({"sockets": {"retransmits": 900}}, {"sockets": {"retransmits": 3}}),
     "drops": signs({"network": {"rx_drops": 70, "tx_drops": 7}}, {"network": {"rx_drops": 0, "tx_drops": 0}}),
     "far away": signs({"sockets": {"rtt_ns": 48e6}}, {"sockets": {"rtt_ns": 2e5}}),
@@ -251,8 +251,8 @@ def test_what_is_said() -> None:
         cells = summarise([{**one, "repeat": n} for n, one in enumerate(trials)])
         rates = [LINKS[name] if n == 3 else 110e6 for n in range(1, 5)] if name in LINKS else []
         probes = [probe(f"loader-{n}", rate) for n, rate in enumerate(rates, 1)]
-        advice = straggler_advice.advise([one for cell in cells for one in stragglers(cell)], cells, probes)
+        advice = advise([one for cell in cells for one in stragglers(cell)], cells, probes)
         assert advice is not None and advice.kind == "straggler", name
         told.append("\n".join([f"# {name}", advice.finding, advice.cause, advice.next, ""]))
     kept("stragglers", "\n".join(told))
-    assert straggler_advice.advise([], [], []) is None
+    assert advise([], [], []) is None

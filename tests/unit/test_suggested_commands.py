@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from support import random_cells
 from support.draws import draws
 from support.run import DATA
-from support.verdict import trial
-from venturi.analysis.cells.summary import PARAMETER_ORDER, Cell, summarise
+from support.verdict import summarise, trial
+from venturi.analysis.cells.summary import PARAMETER_ORDER, Cell
 from venturi.analysis.results import load
 from venturi.analysis.verdict.findings import findings
 from venturi.analysis.verdict.judge import verdicts
@@ -32,6 +32,7 @@ from venturi.cli import app
 from venturi.cli import run as cli
 from venturi.common import toml_text
 from venturi.common.errors import VenturiError
+from venturi.engine.record import trial_of
 from venturi.engine.spec import failed_record, trial_line
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan import matrix
@@ -222,7 +223,7 @@ def test_every_parameter_of_a_cell_is_in_the_one_list_and_each_of_the_list_in_a_
 
 
 def test_tables_have_every_parameter_with_its_value(cells: list[PlannedCell]) -> None:
-    rows = tables.trials([line(cell) for cell in cells]).to_pylist()
+    rows = tables.trials([trial_of(line(cell)) for cell in cells]).to_pylist()
     for cell, row in zip(cells, rows, strict=True):
         assert {name: row[name] for name in PARAMETERS} == dict(cell.parameters), cell.id
 

@@ -17,10 +17,10 @@ from support.mistakes import check
 from support.model import ModelExecutor
 from support.run import model, venturi
 from support.scenarios import scenario
+from support.verdict import summarise
 from venturi.analysis.advice.trials import over_ceiling
 from venturi.analysis.cells.cell_table import table
 from venturi.analysis.cells.summary import Cell as Summed
-from venturi.analysis.cells.summary import summarise
 from venturi.analysis.results import load
 from venturi.common.errors import ExitCode
 from venturi.engine.executor import Progress, TrialControl

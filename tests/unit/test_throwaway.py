@@ -153,7 +153,7 @@ def test_a_distribution_of_cassandra(tmp_path: Path) -> None:
 
 def test_schemes_and_names() -> None:
     assert throwaway.for_scheme("mysql") is throwaway.named("mariadb") is throwaway.MariaDb
-    servers = ["mariadb", "cassandra", "clickhouse", "postgres", "redis"]
+    servers = ["mariadb", "cassandra", "clickhouse", "postgres", "redis", "firebird"]
     assert [server.name for server in throwaway.SERVERS] == servers
     assert {server.scenario for server in throwaway.SERVERS} <= set(builtin_names())
     with pytest.raises(KeyError):

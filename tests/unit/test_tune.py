@@ -18,7 +18,7 @@ from support.mistakes import check
 from support.model import ModelExecutor
 from support.run import venturi
 from venturi.analysis import results
-from venturi.analysis.search.explore import Search
+from venturi.analysis.models.explore import Search
 from venturi.common import toml_text
 from venturi.common.errors import StoreError
 from venturi.engine.executor import CoreExecutor

@@ -13,13 +13,14 @@ import pytest
 from support.golden import kept
 from support.run import venturi
 from support.upsert import BATCH_NS, ROW_NS, make_run, repeated, sweep, trial
+from support.verdict import summarise
 from support.verdict import trial as transfer
 from venturi.analysis.cells import writes
-from venturi.analysis.cells.summary import by_operation, speed, summarise
+from venturi.analysis.cells.summary import by_operation, speed
+from venturi.analysis.compare import best
 from venturi.analysis.compare import runs as compare
 from venturi.analysis.models.batch_cost import batch_costs
 from venturi.analysis.results import load
-from venturi.analysis.search import best
 from venturi.report import markdown, summary, tables
 from venturi.report import run as runs
 from venturi.report.draw import Drawing

@@ -34,6 +34,7 @@ mod database;
 pub mod duckdb;
 pub mod empty;
 pub mod exec;
+pub mod firebird;
 pub mod flight;
 pub mod flightsql;
 pub mod hosts;
@@ -81,6 +82,7 @@ pub static SYSTEMS: &[&systems::System] = &[
     #[cfg(feature = "sqlite")]
     &sqlite::SYSTEM,
     &duckdb::SYSTEM,
+    &firebird::SYSTEM,
     &adbc::SYSTEM,
     &timeseries::AKUMULI,
     &timeseries::OPENTSDB,

@@ -47,7 +47,7 @@ def undecided_part(curve: Curve, spell: Spell) -> str:
         # Which is more is told; a gain, or a loss, is a claim of 5 %.
         moved = f"{last} move {'more' if low > 0 else 'less'} than {first}"
         step = f"{moved}, but whether by over {percent(GAIN)} cannot be told: {curve.step}"
-    if not curve.told:
+    if not curve.bounded:
         few = "one trial of each gives" if len(curve.logs) == 1 else f"{len(curve.logs)} trials of each give"
         if curve.failed:
             whole = len(curve.logs)

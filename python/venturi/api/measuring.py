@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -129,7 +129,7 @@ def run(
     """
     found = _scenario(scenario, settings, on, master, scale)
     path = Path(out) if out is not None else run_events.default_out(found)
-    with _placed(found, on, master) as (placed, engine):
+    with placement.placed(found, on, master, log) as (placed, engine):
         runner.execute(placed, path, engine, _Observer(progress), unproven=unproven)
     return Run(path)
 
@@ -150,7 +150,7 @@ def resume(
     directory = open_run(path)
     placement.resumed(on, directory.records(), directory.path)
     found, _ = placement.named(run_events.scenario_of(directory), on, master)
-    with _placed(found, on, master) as (placed, engine):
+    with placement.placed(found, on, master, log) as (placed, engine):
         observer = _Observer(progress)
         runner.execute(placed, directory.path, engine, observer, resume=True, retry_failed=retry_failed)
     return Run(directory.path)
@@ -265,17 +265,6 @@ def prove(
     except ValueError as error:
         raise VenturiError(f"target: {error}", ExitCode.SCENARIO) from None
     return list(made(url, settings, None if only is None else [names[name] for name in only]))
-
-
-@contextlib.contextmanager
-def _placed(found: Scenario, on: str | None, master: str | None) -> Iterator[tuple[Scenario, Any]]:
-    """The scenario and what runs its trials."""
-    if on is None:
-        with placement.local_executor(found) as engine:
-            yield found, engine
-        return
-    with contextlib.closing(placement.executor(found, on, master, log)) as engine:
-        yield placement.with_loaders(found, engine), engine
 
 
 def _scenario(

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from venturi.analysis.advice import Advice
     from venturi.analysis.cells.summary import Cell
+    from venturi.analysis.compare.best import Best
     from venturi.analysis.compare.history import Series
     from venturi.analysis.compare.runs import Comparison
     from venturi.analysis.models.fits import Fits
     from venturi.analysis.models.predict import Prediction
     from venturi.analysis.results import Results
-    from venturi.analysis.search.best import Best
     from venturi.analysis.verdict.types import Finding, Verdict
     from venturi.report.draw import Drawing
 
@@ -130,13 +130,13 @@ class Run:
         Of sizes that differ in nothing else the largest is looked at, or each by itself (`every`). `p99_ns`:
         only cells of which 99 % of the batches surely took no longer.
         """
-        from venturi.analysis.search import best
+        from venturi.analysis.compare import best
 
         _check_share("within", within)
         return best.find(self._chosen(where), within, every, best.cores(self.environment), p99_ns)
 
     def _chosen(self, where: str | Sequence[str]) -> list[Cell]:
-        from venturi.analysis.selection import cells_where
+        from venturi.analysis.results import cells_where
 
         return cells_where(self.results.cells, [where] if isinstance(where, str) else where, str(self.path))
 

@@ -116,8 +116,8 @@ def down(
     if hosts is None and nodes.kept() is None:
         print("no cluster was started from here")
         return
-    reach, names, place = nodes.remote_of(hosts, ssh, python, _checked_directory(directory))
-    ended, failed = nodes.down(reach, names, place)
+    reach, names = nodes.remote_of(hosts, ssh, python, _checked_directory(directory))
+    ended, failed = nodes.down(reach, names)
     print(f"{plural(ended, 'node')} ended on {plural(len(names), 'host')}")
     nodes.raise_errors(failed)
     record = nodes.kept()

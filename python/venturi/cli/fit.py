@@ -53,7 +53,7 @@ def fit(
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
     from venturi.analysis.models import fit_words, fits, over_links
     from venturi.analysis.models.batch_cost import AXIS, batch_costs
-    from venturi.analysis.selection import cells_where
+    from venturi.analysis.results import cells_where
     from venturi.report.document import Document
 
     found = options.read(run)
@@ -406,8 +406,8 @@ def best(
     format: Format = flag("table for people; markdown; json.", Format.table),
 ) -> None:
     """Name the fastest setting, the cheapest near it, and how much of each setting is enough."""
-    from venturi.analysis.search import best as analysis
-    from venturi.analysis.selection import cells_where
+    from venturi.analysis.compare import best as analysis
+    from venturi.analysis.results import cells_where
     from venturi.common.texts import say
     from venturi.report import best as report
 

@@ -178,10 +178,22 @@ def extended(
     found: list[inspect.Parameter] = []
     for own in signature.parameters.values():
         found += [it.replace(kind=own.kind) for it in more] if own.name == name else [own]
+    return with_parameters(command, found, called)
+
+
+def with_parameters(
+    command: Callable[..., None], found: Sequence[inspect.Parameter], called: Callable[..., None]
+) -> Callable[..., None]:
+    """`called`, with the name and the help of the command and these parameters."""
     functools.update_wrapper(called, command)
-    called.__signature__ = signature.replace(parameters=found)  # type: ignore[attr-defined]
+    called.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
     called.__annotations__ = {it.name: it.annotation for it in found}
     return called
+
+
+def parameter(name: str, option: Any, kind: Any) -> inspect.Parameter:
+    """A flag as typer has parameters of a command."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind)
 
 
 def _parameter(it: SettingRecord) -> inspect.Parameter:
@@ -189,20 +201,13 @@ def _parameter(it: SettingRecord) -> inspect.Parameter:
     names = [it.flag] if it.kind != "bool" else [f"{it.flag}/--no-{it.flag[2:]}"]
     names += [it.alias] if it.alias is not None else []
     kind: Any = bool if it.kind == "bool" else str if it.form == "once" else list[str]
-    option = typer.Option(None, *names, help=it.help, rich_help_panel=it.panel)
-    return inspect.Parameter(
-        it.keyword, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None
-    )
+    return parameter(it.keyword, flag(it.help, None, *names, rich_help_panel=it.panel), kind | None)
 
 
 def _negative(it: SettingRecord) -> inspect.Parameter:
     """`--no-FLAG` of a setting that is a text."""
-    option = typer.Option(
-        False, f"--no-{it.flag[2:]}", help=f"{it.flag} {it.negative}.", rich_help_panel=it.panel
-    )
-    return inspect.Parameter(
-        f"no_{it.keyword}", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=bool
-    )
+    option = switch(f"{it.flag} {it.negative}.", f"--no-{it.flag[2:]}", rich_help_panel=it.panel)
+    return parameter(f"no_{it.keyword}", option, bool)
 
 
 def command_line(argv: Sequence[str], settled: Mapping[str, str] | None = None) -> list[str]:

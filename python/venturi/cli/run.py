@@ -95,7 +95,9 @@ def run(
     if dry_run:
         _print_plan(found)
         return
-    _measure(found, made, flags)
+    local = partial(executed_by, flags["executor"])
+    with placement.placed(found, flags["on"], flags["master"], _note(flags), local) as (placed, engine):
+        _run(placed, made, flags, engine)
 
 
 def _scaled(found: Scenario, factor: float) -> tuple[Scenario, list[str]]:
@@ -193,17 +195,6 @@ def _observer(flags: dict[str, Any]) -> QuietObserver:
     if flags["quiet"]:
         return QuietObserver()
     return progress.LiveObserver() if sys.stderr.isatty() else progress.PlainObserver()
-
-
-def _measure(found: Scenario, made: Path | None, flags: dict[str, Any]) -> None:
-    from venturi.measure import placement
-
-    if flags["on"] is None:
-        with executed_by(flags["executor"], found) as engine:
-            _run(found, made, flags, engine)
-        return
-    with contextlib.closing(placement.executor(found, flags["on"], flags["master"], _note(flags))) as engine:
-        _run(placement.with_loaders(found, engine), made, flags, engine)
 
 
 def _note(flags: dict[str, Any]) -> Callable[[str, str], None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import json
 import os
@@ -78,8 +77,7 @@ class Flag:
             hidden=self.hidden,
             show_default=self.default not in (None, False),
         )
-        annotation = kind | None if self.default is None else kind
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=annotation)
+        return options.parameter(name, option, kind | None if self.default is None else kind)
 
 
 FLAGS = {
@@ -149,11 +147,8 @@ def command(*names: str, **own: Flag) -> Callable[[Callable[..., None]], Callabl
                     values[name] = flag.read(_spelled(name), values[name])
             function(values)
 
-        functools.update_wrapper(called, function)
         found = [flag.parameter(name) for name, flag in flags.items()]
-        called.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
-        called.__annotations__ = {it.name: it.annotation for it in found}
-        return called
+        return options.with_parameters(function, found, called)
 
     return decorated
 

@@ -70,7 +70,7 @@ def show(
     if wanted is not None:
         from rich.console import Console
 
-        from venturi.analysis.selection import find
+        from venturi.analysis.results import find
         from venturi.report import cell as cells
 
         options.print_document(cells.document(found, find(found, wanted), Console().width))
@@ -211,7 +211,7 @@ def _figures(
     found: Results, out: Path | None, kind: str, name: str | None, reference: str | None, cell: str | None
 ) -> list[Path]:
     """One figure into a file, or all into a directory."""
-    from venturi.analysis.selection import find
+    from venturi.analysis.results import find
     from venturi.report.draw import Drawing
     from venturi.report.figures import registry as figures
 

@@ -15,7 +15,7 @@ from venturi.common.texts import say
 from venturi.measure.tune import DEFAULT_TRIALS, Budget
 
 if TYPE_CHECKING:
-    from venturi.analysis.search.explore import Search
+    from venturi.analysis.models.explore import Search
     from venturi.measure.tune import Tuned
     from venturi.plan.scenario import Scenario
 
@@ -100,8 +100,8 @@ def _refuse_flags(flags: dict[str, Any], beside: str, hint: str) -> None:
 
 
 def _replay(run: str, budget: Budget, flags: dict[str, Any]) -> None:
-    from venturi.analysis.search.best import speed_of
-    from venturi.analysis.selection import cells_where
+    from venturi.analysis.compare.best import speed_of
+    from venturi.analysis.results import cells_where
     from venturi.common.units import percent
     from venturi.measure.tune import Recorded, replay
     from venturi.report import tune as report

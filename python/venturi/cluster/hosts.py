@@ -77,7 +77,8 @@ def listed(text: str) -> list[str]:
 class Remote:
     """Runs `node.py` on hosts: `SSH HOST PYTHON -`, the program and its order on standard input."""
 
-    def __init__(self, ssh: str, python: str) -> None:
+    def __init__(self, ssh: str, python: str, directory: str | None = None) -> None:
+        """`directory`: where nodes are kept on the hosts; None takes the usual place."""
         try:
             self._ssh = shlex.split(ssh)
         except ValueError as error:
@@ -87,12 +88,12 @@ class Remote:
         # ssh hands one line to a shell, `ip netns exec` words to the program: what is the same in both.
         if not re.fullmatch(r"[A-Za-z0-9_./+-]+", python):
             raise VenturiError(f"--python {python}: must be a path without blanks and signs of the shell")
-        self._python = python
+        self._python, self._directory = python, directory
         self._program = Path(node.__file__).read_text()
 
     def ask(self, host: str, do: str, seconds: float = 0.0, **order: Any) -> Answer:
         """One host's answer, within `seconds` and what connecting takes."""
-        text = json.dumps({"do": do, "seconds": seconds, **order})
+        text = json.dumps({"do": do, "seconds": seconds, "directory": self._directory, **order})
         patience = seconds + _SPARE_SECONDS
         try:
             done = subprocess.run(
@@ -138,6 +139,12 @@ class Remote:
                 for host in hosts
             ]
             return [one.result() for one in answers]
+
+    def require(self, hosts: Sequence[str], do: str, seconds: float = 0.0, **order: Any) -> list[Answer]:
+        """The same. Raises VenturiError if one fails."""
+        answers = self.ask_all(hosts, do, seconds, **order)
+        raise_errors(answers)
+        return answers
 
 
 def raise_errors(answers: Sequence[Answer]) -> None:
@@ -260,9 +267,8 @@ def up(plan: Plan, say: Callable[[str, str], None]) -> list[str]:
     """Starts a node on each host and waits until all have joined; the lines for the user. What it started it
     ends when it fails. Raises VenturiError naming the hosts that cannot be reached, lack something, are
     unlike, or did not join."""
-    remote = Remote(plan.ssh, plan.python)
+    remote = Remote(plan.ssh, plan.python, plan.directory)
     first, rest = plan.hosts[0], list(plan.hosts[1:])
-    own: dict[str, Any] = {"directory": plan.directory}
     looked = _looked(remote, plan)
     _check_free(looked)
     addresses = {answer.host: str(answer.fields["address"]) for answer in looked}
@@ -272,13 +278,9 @@ def up(plan: Plan, say: Callable[[str, str], None]) -> list[str]:
     remember(
         {
             "hosts": list(plan.hosts),
-            "ssh": plan.ssh,
-            "python": plan.python,
-            "directory": plan.directory,
+            **{name: getattr(plan, name) for name in ("ssh", "python", "directory", "port", "client_port")},
             "head": first,
             "head_address": addresses[first],
-            "port": plan.port,
-            "client_port": plan.client_port,
         },
         token,
     )
@@ -287,6 +289,8 @@ def up(plan: Plan, say: Callable[[str, str], None]) -> list[str]:
             host: {
                 "address": addresses[host],
                 "is_head": host == first,
+                "head": head,
+                "token": token,
                 "resources": dict(plan.resources.get(host, {})),
                 "client_port": plan.client_port,
                 "cpus": plan.cpus,
@@ -294,14 +298,12 @@ def up(plan: Plan, say: Callable[[str, str], None]) -> list[str]:
             for host in plan.hosts
         }
         say("info", f"starting the head on {first} ({head})")
-        common: dict[str, Any] = {"head": head, "token": token, **own}
-        raise_errors(remote.ask_all([first], "start", _START_SECONDS, orders, **common))
+        remote.require([first], "start", _START_SECONDS, orders=orders)
         if rest:
             say("info", f"starting {plural(len(rest), 'more node')}")
-            raise_errors(remote.ask_all(rest, "start", _START_SECONDS, orders, **common))
+            remote.require(rest, "start", _START_SECONDS, orders=orders)
         wanted = list(addresses.values())
-        (answer,) = remote.ask_all([first], "members", _JOIN_SECONDS, wanted=wanted, **own)
-        raise_errors([answer])
+        (answer,) = remote.require([first], "members", _JOIN_SECONDS, wanted=wanted)
         missing = [host for host in plan.hosts if addresses[host] not in answer.fields["members"]]
         if missing:
             raise UnreachableError(
@@ -310,7 +312,7 @@ def up(plan: Plan, say: Callable[[str, str], None]) -> list[str]:
             )
     except BaseException:
         say("info", "ending what was started")
-        remote.ask_all(list(plan.hosts), "stop", _STOP_SECONDS, **own)
+        remote.ask_all(list(plan.hosts), "stop", _STOP_SECONDS)
         forget()
         raise
     return _summary(plan, addresses, looked)
@@ -319,8 +321,7 @@ def up(plan: Plan, say: Callable[[str, str], None]) -> list[str]:
 def _looked(remote: Remote, plan: Plan) -> list[Answer]:
     """All hosts as they are, with addresses; checked to be alike."""
     first, rest = plan.hosts[0], list(plan.hosts[1:])
-    heads = remote.ask_all([first], "look", interface=plan.interface, directory=plan.directory)
-    raise_errors(heads)
+    heads = remote.require([first], "look", interface=plan.interface)
     fields = heads[0].fields
     if plan.head_address is not None:
         fields["address"] = plan.head_address
@@ -329,10 +330,7 @@ def _looked(remote: Remote, plan: Plan) -> list[Answer]:
             f"{first}: cannot tell by which address the others reach it",
             hint="--interface names the network, as 10.0.0.0/24, or --head the address",
         )
-    found = heads + remote.ask_all(
-        rest, "look", interface=plan.interface, towards=fields["address"], directory=plan.directory
-    )
-    raise_errors(found)
+    found = heads + remote.require(rest, "look", interface=plan.interface, towards=fields["address"])
     lost = [answer.host for answer in found if answer.fields["address"] is None]
     if lost:
         raise UnreachableError(
@@ -402,18 +400,18 @@ def _check_addresses(addresses: Mapping[str, str]) -> None:
         seen[address] = host
 
 
-def down(remote: Remote, hosts: Sequence[str], directory: str | None) -> tuple[int, list[Answer]]:
+def down(remote: Remote, hosts: Sequence[str]) -> tuple[int, list[Answer]]:
     """Ends the nodes; how many were ended, and the answers of hosts that failed."""
-    answers = remote.ask_all(hosts, "stop", _STOP_SECONDS, directory=directory)
+    answers = remote.ask_all(hosts, "stop", _STOP_SECONDS)
     ended = sum(len(answer.fields.get("ended") or ()) for answer in answers)
     return ended, [answer for answer in answers if answer.error is not None]
 
 
-def status(remote: Remote, hosts: Sequence[str], directory: str | None) -> list[tuple[str, str, str]]:
+def status(remote: Remote, hosts: Sequence[str]) -> list[tuple[str, str, str]]:
     """Each host's name, address and how it is, in words."""
-    looked = remote.ask_all(hosts, "look", directory=directory)
+    looked = remote.ask_all(hosts, "look")
     heads = [a.host for a in looked if any(one["is_head"] for one in a.fields.get("nodes") or ())]
-    answers = remote.ask_all(heads[:1], "members", directory=directory)
+    answers = remote.ask_all(heads[:1], "members")
     living = {address for answer in answers for address in answer.fields.get("members") or ()}
     why = next((answer.error for answer in answers if answer.error), None)
     lines = []
@@ -439,14 +437,14 @@ def status(remote: Remote, hosts: Sequence[str], directory: str | None) -> list[
 
 def remote_of(
     hosts: str | None, ssh: str | None, python: str | None, directory: str | None
-) -> tuple[Remote, list[str], str | None]:
+) -> tuple[Remote, list[str]]:
     """How to reach those hosts, or without any, those of the cluster that was started from here."""
     if hosts is not None:
-        return Remote(ssh or SSH, python or sys.executable), listed(hosts), directory
+        return Remote(ssh or SSH, python or sys.executable, directory), listed(hosts)
     cluster = kept()
     if cluster is None:
         raise VenturiError(
             "no cluster was started from here", hint="--hosts names the hosts that may have nodes"
         )
-    reach = Remote(ssh or cluster["ssh"], cluster["python"])
-    return reach, list(cluster["hosts"]), directory or cluster["directory"]
+    place = directory or cluster["directory"]
+    return Remote(ssh or cluster["ssh"], cluster["python"], place), list(cluster["hosts"])

@@ -60,7 +60,7 @@ _RENAMED = ("ray::", "ray-dashboard-")
 """How the names begin that Ray's processes give themselves: `ray::DashboardAgent`."""
 _STARTED = "Ray runtime started"
 # Ray gives up its own node after 30 s, whatever it is told.
-_GIVEN_UP = "timed out during startup"
+_TIMED_OUT = "timed out during startup"
 _REFUSED = "InvalidAuthToken"
 
 
@@ -173,7 +173,7 @@ def start(order: dict[str, Any]) -> dict[str, Any]:
     process, node = _launch(order, directory, environment, log)
     while _STARTED not in text(log):
         gone, late = process.poll() is not None, time.monotonic() > until
-        if gone and not late and _GIVEN_UP in text(log):
+        if gone and not late and _TIMED_OUT in text(log):
             _kill(directory)
             process, node = _launch(order, directory, environment, log)
         elif gone or late:

@@ -204,7 +204,7 @@ def parse(text: str) -> Link:
     return link
 
 
-def known(text: object) -> Link | None:
+def read_link(text: object) -> Link | None:
     """The link that a record names; None if it is none of this Venturi's: a newer one's, or damaged."""
     try:
         return parse(text) if isinstance(text, str) else None
@@ -212,8 +212,8 @@ def known(text: object) -> Link | None:
         return None
 
 
-def known_rates(text: object) -> Rates | None:
-    """The rates that a record names; None if they are none of this Venturi's, as with `known`."""
+def read_rates(text: object) -> Rates | None:
+    """The rates that a record names; None if they are none of this Venturi's, as with `read_link`."""
     try:
         return rates(text) if isinstance(text, str) else None
     except ValueError:
@@ -246,8 +246,8 @@ def _take(word: str, words: Iterator[str], put: object) -> None:
         if trip is None:
             if _preset(word) is not None:
                 raise ValueError(f"the name {word} comes first")
-            known = (*PRESETS, *_EXAMPLES, *CONTROLS, UNSHAPED)
-            raise ValueError(f"{word!r} is no part of a link; {meant(word, known, f'write one {_FORM}')}")
+            accepted = (*PRESETS, *_EXAMPLES, *CONTROLS, UNSHAPED)
+            raise ValueError(f"{word!r} is no part of a link; {meant(word, accepted, f'write one {_FORM}')}")
         put("round_trip_ns", _within(trip, 0, _MOST_TRIP, "a round trip of at most 10s"), word)
 
 

@@ -86,11 +86,11 @@ def trial_line(
         "parameters": dict(cell.parameters),
         **without_named(record),
     }
-    shorten_errors(line)
+    _shorten_errors(line)
     return line
 
 
-def shorten_errors(line: dict[str, Any]) -> None:
+def _shorten_errors(line: dict[str, Any]) -> None:
     """Cuts the texts of a line's errors to what somebody may want to read."""
     failure, kinds = line.get("error"), line.get("errors")
     found = [failure, *((kinds.get("kinds") or ()) if isinstance(kinds, dict) else ())]

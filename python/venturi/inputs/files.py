@@ -34,7 +34,7 @@ MOST_BATCH_BYTES = 2**32
 _CSV_PIECE = 1 << 22
 _MOST_LOOKED = 10_000
 """Rows among which the largest is looked for."""
-_BUILTIN = {"builtin:birdstrikes": "birdstrikes.parquet"}
+BUILTIN_DATA = {"builtin:birdstrikes": "birdstrikes.parquet"}
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class Prepared:
 
 def locate(label: str) -> Path:
     """The file that a scenario names; `builtin:NAME` is one that comes with Venturi."""
-    if label in _BUILTIN:
-        return Path(__file__).parent / "data_files" / _BUILTIN[label]
+    if label in BUILTIN_DATA:
+        return Path(__file__).parent / "data_files" / BUILTIN_DATA[label]
     return Path(label)
 
 
 def _name(label: str) -> str:
     """A name that can be a path on a server."""
-    stem = label.removeprefix("builtin:") if label in _BUILTIN else Path(label).name.split(".")[0]
+    stem = label.removeprefix("builtin:") if label in BUILTIN_DATA else Path(label).name.split(".")[0]
     return "".join(c if c.isalnum() or c in "-_" else "-" for c in stem) or "table"
 
 

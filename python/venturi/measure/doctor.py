@@ -96,15 +96,12 @@ def _named(working: Sequence[Busy]) -> str:
     return f"{shown[0]} cores{', ' if shown[1:] else ''}{', '.join(shown[1:])}{more}"
 
 
-def _files() -> Iterator[Finding]:
+def _limits() -> Iterator[Finding]:
     limit = open_files()
     text = None if limit is None else f"{limit} at most"
     yield _finding(
         "open files", text, (limit or 0) >= _LEAST_FILES, "many streams need more; ulimit -n 65536"
     )
-
-
-def _buffers() -> Iterator[Finding]:
     for name in ("tcp_rmem", "tcp_wmem"):
         text = read(f"/proc/sys/net/ipv4/{name}")
         most = int(text.split()[-1]) if text is not None else 0
@@ -112,9 +109,6 @@ def _buffers() -> Iterator[Finding]:
         advice = "one stream over a long or fast link is throttled; "
         advice += f'sudo sysctl -w net.ipv4.{name}="4096 131072 16777216"'
         yield _finding(name, shown, most >= _LEAST_BUFFER, advice)
-
-
-def _congestion_control() -> Iterator[Finding]:
     found = read("/proc/sys/net/ipv4/tcp_congestion_control")
     # No warning: over long paths it is the better choice.
     paced = ", which paces what is sent: within this host, and over short and fast links, cubic may be faster"
@@ -135,9 +129,6 @@ def _memory() -> Iterator[Finding]:
         text = f"{(swap - swap_free) / 1e9:.1f} GB in use"
         text = ("not in use" if swap else "none") if good else text
     yield _finding("swap", text, good, "memory was short; sudo swapoff -a, then swapon -a")
-
-
-def _huge_pages() -> Iterator[Finding]:
     text = chosen(read("/sys/kernel/mm/transparent_hugepage/enabled"))
     # Neither choice is wrong; runs made under different ones must not be compared unseen.
     yield _finding("huge pages", None if text is None else f"transparent huge pages: {text}")
@@ -149,9 +140,6 @@ def _machine() -> Iterator[Finding]:
     guest = f"a virtual machine ({found}); its neighbours may be felt, watch steal"
     bare = "bare metal, as far as the CPU tells"
     yield _finding("virtual", {None: None, "no": bare}.get(found, guest))
-
-
-def _clock() -> Iterator[Finding]:
     text = read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     good = text in ("tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page")
     yield _finding("clock", text, good, "reading it takes a system call; boot with clocksource=tsc")
@@ -205,13 +193,9 @@ def _links() -> Iterator[Finding]:
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _governor,
     _load,
-    _files,
-    _buffers,
-    _congestion_control,
+    _limits,
     _memory,
-    _huge_pages,
     _machine,
-    _clock,
     _instrument,
     _databases,
     _links,

@@ -124,11 +124,6 @@ _FORMAT = 1
 _REMOVED_SECONDS = 24 * LIFETIME_SECONDS
 
 
-def ceilings_directory() -> Path | None:
-    """Where probes are kept; None if this user has no home."""
-    return directory("ceilings")
-
-
 class CeilingCache:
     """Lines of ceilings.jsonl by what was probed. With `root` or `host` None it keeps nothing."""
 
@@ -138,7 +133,7 @@ class CeilingCache:
     @classmethod
     def of_this_user(cls) -> CeilingCache:
         """The cache of this user on this machine."""
-        return cls(ceilings_directory(), machine())
+        return cls(directory("ceilings"), machine())
 
     def get(self, key: Mapping[str, Any], now_ns: int | None = None) -> list[dict[str, Any]]:
         """The good lines of this probe that are at most an hour old; none if there are none."""

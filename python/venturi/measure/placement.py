@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from venturi.common.credentials import without_secrets
 from venturi.common.errors import VenturiError
 from venturi.common.texts import Note
 from venturi.engine.executor import CoreExecutor, Executor
+from venturi.engine.record import Trial
 from venturi.plan.matrix import cells
 from venturi.targets.system import is_host_of, is_remote
 from venturi.targets.urls import printable
@@ -60,11 +61,11 @@ def named(found: Scenario, on: str | None, master: str | None) -> tuple[Scenario
     return replace(found, on=place, beside=len(_places(on)) > 1), notes
 
 
-def resumed(on: str | None, lines: list[dict[str, Any]], path: object) -> None:
+def resumed(on: str | None, trials: Sequence[Trial], path: object) -> None:
     """Whether a resumed run goes on where it was begun. Raises VenturiError."""
-    if not lines:
+    if not trials:
         return
-    all_before = {(line.get("parameters") or {}).get("on") for line in lines}
+    all_before = {trial.parameters.get("on") for trial in trials}
     if all_before <= _places(on) and (len(all_before) > 1 or len(_places(on)) == 1 or None in all_before):
         return
     before = next((place for place in all_before if place is not None), None)
@@ -88,6 +89,22 @@ def local_executor(found: Scenario | None = None) -> Iterator[Executor]:
     most = max((count for count in loaders if count is not None), default=None)
     with contextlib.closing(LinkExecutor(found.to_remote, most)) as placed:
         yield placed
+
+
+Local = Callable[["Scenario"], contextlib.AbstractContextManager[Executor]]
+
+
+@contextlib.contextmanager
+def placed(
+    found: Scenario, on: str | None, master: str | None, note: Note, local: Local | None = None
+) -> Iterator[tuple[Scenario, Executor]]:
+    """The scenario as it is run, and what runs its trials. `local` makes what runs them in this process."""
+    if on is None:
+        with (local or local_executor)(found) as engine:
+            yield found, engine
+        return
+    with contextlib.closing(executor(found, on, master, note)) as engine:
+        yield with_loaders(found, engine), engine
 
 
 def executor(found: Scenario, on: str, master: str | None, note: Note) -> Any:

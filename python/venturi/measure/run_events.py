@@ -18,6 +18,7 @@ from venturi.common.texts import LONGEST, plain, say
 from venturi.common.toml_text import parse
 from venturi.common.units import plural
 from venturi.engine.executor import Progress, TrialControl
+from venturi.engine.record import trial_of
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
@@ -59,21 +60,18 @@ class Slot:
 
 def outcome_text(line: Mapping[str, Any]) -> str:
     """How a trial ended, in a few words: "2431 MB/s", "143,312 rows/s" or "failed: lost: ..."."""
-    if line["outcome"] == "ok":
-        interval = line["times"]["interval_ns"]
-        if counts_rows(line["parameters"].get("operation")):
-            from venturi.analysis.cells.figures import main_unit
-            from venturi.analysis.cells.writes import trouble_phrases, troubles
+    from venturi.analysis.cells.figures import main_unit
+    from venturi.analysis.cells.writes import acknowledged, trouble_phrases, troubles
 
-            unit = main_unit(line["parameters"].get("operation"))
-            rate = f"{line['counts']['rows'] * 1e9 / max(interval, 1):,.0f} {unit}"
-            return ", ".join([rate, *trouble_phrases(troubles([line]))])
-        return f"{line['counts']['payload_bytes'] * 1e3 / max(interval, 1):,.0f} MB/s"
-    from venturi.analysis.cells.writes import acknowledged
-
-    error = line.get("error") or {}
-    done = acknowledged(line)
-    text = plain(f"{line['outcome']}: {error.get('kind')}: {error.get('message')}", LONGEST)
+    trial = trial_of(line)
+    if trial.outcome == "ok":
+        interval, operation = trial.times.interval_ns or 1, trial.parameters.get("operation")
+        if counts_rows(operation):
+            rate = f"{(trial.counts.rows or 0) * 1e9 / interval:,.0f} {main_unit(operation)}"
+            return ", ".join([rate, *trouble_phrases(troubles([trial]))])
+        return f"{(trial.counts.payload_bytes or 0) * 1e3 / interval:,.0f} MB/s"
+    done = acknowledged(trial)
+    text = plain(f"{trial.outcome}: {trial.error.kind}: {trial.error.message}", LONGEST)
     return f"{text}; {done}" if done else text
 
 

@@ -11,11 +11,12 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from venturi.analysis.cells.figures import main_rate
+from venturi.analysis.cells.figures import is_good, main_rate
 from venturi.analysis.statistics.intervals import settled
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.processes import await_end_with_parent
 from venturi.engine.executor import Executor, run_with_progress
+from venturi.engine.record import Trial, trial_of
 from venturi.engine.spec import build_spec, completed, failed_record, trial_id, trial_line
 from venturi.measure.ceilings import RoundProbes
 from venturi.measure.run_events import Interrupts, Observer, Result, Slot
@@ -57,14 +58,14 @@ class Sweep:
         directory = writer.read()
         self._name = directory.name
         self._order = len(directory.lines())
-        lines = directory.records()
+        trials = directory.records()
         redo = {"interrupted", "failed"} if retry_failed else {"interrupted"}
         self._done = {
-            (line["cell"], line["repeat"], line["warmup"]) for line in lines if line["outcome"] not in redo
+            (trial.cell, trial.repeat, trial.warmup) for trial in trials if trial.outcome not in redo
         }
         self._rates: dict[str, list[float]] = {}
-        for line in lines:
-            self._learn(line)
+        for trial in trials:
+            self._learn(trial)
         # Addresses, and cells, that are left out from now on.
         self._abandoned: set[str] = set()
         self._seen: set[str] = set()
@@ -168,7 +169,7 @@ class Sweep:
         except StoreError:
             self._observer.unstored(line)
             raise
-        self._learn(line)
+        self._learn(trial_of(line))
         self._observer.ended(line)
         return line
 
@@ -191,7 +192,8 @@ class Sweep:
             if not self._interrupts.guard(control):
                 control.cancel()
             call = self._executor.run_trial
-            self._endpoints.local.fills_store(target)
+            if (store := self._endpoints.local.store(target)) is not None:
+                store.begin()
             record = completed(run_with_progress(call, spec, control, self._observer.progress))
             self._endpoints.moved(slot.cell, record)
             if record["outcome"] == "failed" and (died := self._endpoints.local.died(target)) is not None:
@@ -208,9 +210,9 @@ class Sweep:
         finally:
             self._interrupts.guard(None)
 
-    def _learn(self, line: Mapping[str, Any]) -> None:
-        if line["outcome"] == "ok" and not line["warmup"] and line["times"]["interval_ns"]:
-            self._rates.setdefault(line["cell"], []).append(main_rate(line) or 0.0)
+    def _learn(self, trial: Trial) -> None:
+        if is_good(trial) and trial.times.interval_ns:
+            self._rates.setdefault(trial.cell, []).append(main_rate(trial) or 0.0)
 
     def last_rate(self, cell: Cell) -> float | None:
         """Payload bytes, or of upserts rows, per second of the cell's last good trial; None without."""

@@ -22,6 +22,7 @@ from venturi.common.runtime import load_core
 from venturi.common.suffixes import SEED_NS, parse_count, parse_duration, parse_time
 from venturi.common.texts import Note
 from venturi.engine.executor import run_with_progress
+from venturi.engine.record import Trial
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.tables import Columns
 from venturi.measure import preflight
@@ -164,12 +165,13 @@ class Endpoints:
                     # Now, not when the first trial is about to begin.
                     self._archives(cell)
             for cell in self.cells[:1]:
-                self.local.empty_store(str(cell.parameters["target"]), _settings(cell))
+                self.ready(cell)
 
     def ready(self, cell: Cell) -> None:
         """Empties a store of ours before a trial of this cell."""
-        if self._needs_server:
-            self.local.empty_store(str(cell.parameters["target"]), _settings(cell))
+        store = self.local.store(str(cell.parameters["target"]))
+        if self._needs_server and store is not None:
+            store.ready(_settings(cell))
 
     def moved(self, cell: Cell, record: dict[str, Any]) -> None:
         """A trial of this cell has ended: points that follow it must not be older than those that it sent.
@@ -177,25 +179,25 @@ class Endpoints:
         A store of ours tells only of segments: that all is in them costs no trial anything now.
         """
         target = str(cell.parameters["target"])
-        if self._needs_server and record.get("outcome") == "ok":
-            stored = self.local.sealed_bytes(target)
-            if stored is not None:
-                record["counts"] = {**record["counts"], "stored_bytes": stored}
-        self._advance(cell, record)
+        store = self.local.store(target) if self._needs_server and record.get("outcome") == "ok" else None
+        if store is not None and (stored := store.sealed_bytes()) is not None:
+            record["counts"] = {**record["counts"], "stored_bytes": stored}
+        self._advance(cell, [int(stream.get("rows") or 0) for stream in record.get("streams") or ()])
 
-    def resumed(self, lines: Sequence[Mapping[str, Any]]) -> None:
+    def resumed(self, trials: Sequence[Trial]) -> None:
         """The run goes on: a store may hold the points of its trials, and of one that left no line."""
         cells = {cell.id: cell for cell in self.cells}
-        for line in [*lines, *({"cell": name} for name in cells)]:
-            if (cell := cells.get(line["cell"])) is not None:
-                self._advance(cell, line)
+        for trial in trials:
+            if (cell := cells.get(trial.cell)) is not None:
+                self._advance(cell, [stream.rows or 0 for stream in trial.streams])
+        for cell in cells.values():
+            self._advance(cell, [])
 
-    def _advance(self, cell: Cell, record: Mapping[str, Any]) -> None:
-        """Points follow those that a trial of this cell sent."""
+    def _advance(self, cell: Cell, sent: Sequence[int]) -> None:
+        """Points follow those that a trial of this cell sent, by its streams."""
         p, target = cell.parameters, str(cell.parameters["target"])
         if p["operation"] != "ingest" or p["hosts"] is None or is_ours(target):
             return
-        sent = [int(stream.get("rows") or 0) for stream in record.get("streams") or ()]
         rows = max([int(p["rows_per_stream"] or 0), *(n + p["rows_per_batch"] for n in sent)])
         hosts = max(1, p["hosts"] // p["streams"])
         steps = -(-rows // (METRICS * hosts)) + 1
@@ -281,8 +283,8 @@ class Endpoints:
         if self._needs_server and scheme_of(str(cell.parameters["target"])) == "duckdb":
             more["library"] = duckdb_library()
         url = str(cell.parameters["target"])
-        if self._needs_server and is_time_series(url) and is_ours(url) and "+http" not in url:
-            more["http_port"] = self.local.store_http_port(url)
+        if self._needs_server and (store := self.local.store(url)) is not None and "+http" not in url:
+            more["http_port"] = store.http_port
         if is_driver(url):
             more |= {key: it for key, it in adbc_driver(url).items() if key not in cell.options}
             if words_given := cell.options.get("driver_options"):

@@ -19,13 +19,14 @@ from venturi.analysis.cells.figures import is_good, main_rate
 from venturi.analysis.cells.probes import data_label
 from venturi.analysis.cells.summary import PARAMETER_ORDER, basis, varying
 from venturi.analysis.cells.summary import Cell as Summary
+from venturi.analysis.compare import best
 from venturi.analysis.models.batch_cost import LEAST
-from venturi.analysis.search import best
-from venturi.analysis.search.explore import Answer, Search
+from venturi.analysis.models.explore import Answer, Search
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
-from venturi.common.texts import Note, listed
+from venturi.common.texts import Note
 from venturi.engine.executor import Executor
+from venturi.engine.record import Trial
 from venturi.measure import ceilings, trial_targets
 from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
 from venturi.measure.run_events import Interrupts, Observer, Result, RunResult, Slot
@@ -173,7 +174,8 @@ def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) ->
         found = list({repr(p.get(name)): p.get(name) for p in parameters}.values())
         numbers = [v for v in found if isinstance(v, int | float)]
         largest = max(numbers) if len(numbers) == len(found) else found[0]
-        values = listed([wording.value(name, value) for value in found])
+        values = ", ".join(wording.value(name, value) for value in found[:5])
+        values += f" and {len(found) - 5} more" if len(found) > 5 else ""
         raise ScenarioError(
             f"a search is for one workload, and {name} has several values: {values}",
             hint=_choose(name, largest, recorded),
@@ -248,16 +250,16 @@ def execute(
     return Tuned(search, candidates, names, answer, reason, search.trials, RunResult(out, result))
 
 
-def _tell(search: Search, cells: Sequence[Cell], records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _tell(search: Search, cells: Sequence[Cell], records: Sequence[Trial]) -> dict[str, int]:
     """Tells the search what is on disk; answers the next repeat's number of each cell."""
     index = {cell.id: at for at, cell in enumerate(cells)}
     repeats: dict[str, int] = {}
     for record in records:
-        cell = str(record.get("cell"))
-        if record.get("warmup") or record.get("outcome") == "interrupted" or cell not in index:
+        cell = record.cell
+        if record.warmup or record.outcome == "interrupted" or cell not in index:
             continue
         search.tell(index[cell], main_rate(record) if is_good(record) else None)
-        repeats[cell] = max(repeats.get(cell, 0), int(record["repeat"]) + 1)
+        repeats[cell] = max(repeats.get(cell, 0), record.repeat + 1)
     return repeats
 
 

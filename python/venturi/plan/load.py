@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from venturi.common import toml_text
+from venturi.common.environment import usable_cores
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.suffixes import spell_duration, spell_time
+from venturi.inputs.files import BUILTIN_DATA
 from venturi.plan.layers import Layer, file_layer, merge, place_in, resolve_aliases, table_of
 from venturi.plan.rules import link, options
 from venturi.plan.rules.options import READING, idle
 from venturi.plan.rules.systems import names_something
 from venturi.plan.scenario import MOST_NAME, Scenario, check_addresses, check_secrets, still_zipped
 from venturi.plan.validation import TABLES, check_keys, read_axes, validate
-from venturi.plan.workload import FileData
+from venturi.plan.workload import SIZES, FileData
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.setting import SettingRecord
 from venturi.targets.system import is_charrow, is_database
 from venturi.targets.urls import check_url, printable
-
-BUILTIN_DATA = {"builtin:birdstrikes": "birdstrikes.parquet"}
 
 
 def load(layers: Sequence[Layer], stored: bool = False) -> Scenario:
@@ -286,39 +286,27 @@ _UPSERTS = [1, 10, 100, 1000, 10_000]
 """Rows a batch that are searched where none are named."""
 
 
-def _of_a_table(tree: Mapping[str, Any]) -> bool:
-    """Whether the server's own table is read, whose batches are as it sends them."""
-
-    return (
-        names_something(str(tree.get("target", {}).get("url", "")))
-        and tree.get("workload", {}).get("operation", "get") == "get"
-    )
-
-
-def _is_get(tree: Mapping[str, Any]) -> bool:
-    """Whether a database that takes both is read."""
-    keys = {**tree.get("target", {}), **tree.get("matrix", {})}
-    return tree.get("workload", {}).get("operation") == "get" or bool(READING & set(keys))
-
-
 def tune_defaults(tree: Mapping[str, Any], codecs: Sequence[str] = ()) -> Layer:
-    """What is searched at a URL where nothing is said: streams up to twice the cores, or the next power of
-    two, batch sizes, and these codecs beside none."""
-
-    upserts = is_database(str(tree.get("target", {}).get("url", ""))) and not _is_get(tree)
+    """What is searched at a URL if nothing is set: streams up to twice the cores, or the next power of two,
+    batch sizes, and these codecs beside none."""
+    target, workload, matrix = (tree.get(name, {}) for name in ("target", "workload", "matrix"))
+    url, keys = str(target.get("url", "")), {*workload, *matrix}
     base: dict[str, Any] = {"name": "tune", "workload": {}, "matrix": {}}
-    keys = {**tree.get("workload", {}), **tree.get("matrix", {})}
-    if not {"rows_per_stream", "bytes_per_stream", "duration"} & set(keys):
+    if not keys.intersection(SIZES):
         base["workload"]["duration"] = DEFAULT_DURATION
-    if not tree.get("matrix"):
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        most = 1 << max(2, (2 * cores - 1).bit_length())
-        if "streams" not in keys:
-            base["matrix"]["streams"] = [1 << k for k in range(most.bit_length())]
-        if is_charrow(str(tree.get("target", {}).get("url", ""))):
-            base["matrix"] |= {"encoders": [1 << k for k in range(most.bit_length())], "decoders": [1, 2]}
-        elif "rows_per_batch" not in keys and not _of_a_table(tree):
-            base["matrix"]["rows_per_batch"] = _UPSERTS if upserts else _MESSAGES
-        if codecs:
-            base["matrix"]["compression"] = ["none", *codecs]
+    if matrix:
+        return Layer("the defaults of tune", base)
+    powers = [1 << k for k in range(max(2, (2 * usable_cores() - 1).bit_length()) + 1)]
+    if "streams" not in keys:
+        base["matrix"]["streams"] = powers
+    if is_charrow(url):
+        base["matrix"] |= {"encoders": powers, "decoders": [1, 2]}
+    # Of the server's own table, batches are as it sends them.
+    elif "rows_per_batch" not in keys and not (
+        names_something(url) and workload.get("operation", "get") == "get"
+    ):
+        reads = workload.get("operation") == "get" or READING.intersection(target)
+        base["matrix"]["rows_per_batch"] = _UPSERTS if is_database(url) and not reads else _MESSAGES
+    if codecs:
+        base["matrix"]["compression"] = ["none", *codecs]
     return Layer("the defaults of tune", base)

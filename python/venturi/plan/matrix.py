@@ -261,12 +261,12 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
     if is_plugin(url) or is_program(url) or is_driver(url):
         if scenario.on is not None:
             raise scenario.wrong(
-                f"url: {scheme_of(url)}:// runs other code in this process, and --on has other hosts",
+                f"url: {scheme_of(url)}:// runs other code on this host, and --on has others",
                 "leave --on out, and run venturi on each host",
             )
         if loaders is not None:
             raise scenario.wrong(
-                f"loaders: {scheme_of(url)}:// runs other code in one process, which loaders do not share",
+                f"loaders: {scheme_of(url)}:// runs other code, which loaders do not share",
                 "leave --loaders out",
             )
     if loaders is not None and loaders > 1 and scheme_of(url) == "duckdb":

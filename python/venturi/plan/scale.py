@@ -34,15 +34,20 @@ def thin_axes(
     """
     kept = [
         set(_spread(len(axes[group[0]]), factor))
-        if _numeric(axes, group)
+        if all(isinstance(value, int | float) for axis in group for value in axes[axis])
         else set(range(len(axes[group[0]])))
         for group in groups
     ]
+
+    def missing(step: Sequence[int]) -> int:
+        """How many of a cell's values are not kept."""
+        return sum(index not in points for index, points in zip(step, kept, strict=True))
+
     steps = [step for chosen in cells if (step := _step(axes, groups, chosen)) is not None]
     for at in range(len(groups)):
         present = sorted({step[at] for step in steps})
         for wanted in {present[i] for i in (0, len(present) // 2, -1)} if present else ():
-            nearest = min((step for step in steps if step[at] == wanted), key=lambda s: _missing(s, kept))
+            nearest = min((step for step in steps if step[at] == wanted), key=missing)
             for index, points in zip(nearest, kept, strict=True):
                 points.add(index)
     found = {axis: list(values) for axis, values in axes.items()}
@@ -50,15 +55,6 @@ def thin_axes(
         for axis in group:
             found[axis] = [axes[axis][i] for i in sorted(indices)]
     return found
-
-
-def _missing(step: Sequence[int], kept: Sequence[set[int]]) -> int:
-    """How many of a cell's values are not kept."""
-    return sum(index not in points for index, points in zip(step, kept, strict=True))
-
-
-def _numeric(axes: Mapping[str, Sequence[Any]], group: Sequence[str]) -> bool:
-    return all(isinstance(v, int | float) for axis in group for v in axes[axis])
 
 
 def _spread(count: int, factor: float) -> list[int]:
@@ -125,9 +121,11 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
     least = {"rows_per_stream": batch, "bytes_per_stream": batch * widest, "duration": 200_000_000}
     sizes = {size: axes[size] if size in axes else [getattr(workload, size)] for size in SIZES}
     sizes = {size: values for size, values in sizes.items() if values != [None]}
-    if not sizes and _all_upserts(scenario):
+    sources = scenario.axes.get("data", [workload.data])
+    made = ("records", "states", "metrics", "archive")
+    if not sizes and set(scenario.axes.get("operation", [workload.operation])) == {"upsert"}:
         sizes = {"duration": [options.UPSERT_NS]}
-    elif not sizes and _has_own_data(scenario):
+    elif not sizes and any(isinstance(source, FileData) or source in made for source in sources):
         sizes = {"rows_per_stream": [10_000_000]}
     zipped = {axis for group in scenario.zips for axis in group}
     scaled: dict[str, dict[int, int]] = {}
@@ -163,16 +161,3 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
         run=run.model_copy(update={"repeats": repeats}),
     )
     return smaller, notes
-
-
-def _all_upserts(scenario: Scenario) -> bool:
-    operations = scenario.axes.get("operation", [scenario.workload.operation])
-    return all(operation == "upsert" for operation in operations)
-
-
-def _has_own_data(scenario: Scenario) -> bool:
-    sources = scenario.axes.get("data", [scenario.workload.data])
-    return any(
-        isinstance(source, FileData) or source in ("records", "states", "metrics", "archive")
-        for source in sources
-    )

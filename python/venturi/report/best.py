@@ -9,7 +9,7 @@ from typing import Any
 
 from venturi.analysis import wording
 from venturi.analysis.cells.summary import Cell, varying
-from venturi.analysis.search.best import Advised, Best, Choice, Level
+from venturi.analysis.compare.best import Advised, Best, Choice, Level
 from venturi.analysis.statistics.curve import Curve
 from venturi.analysis.statistics.difference import Gain
 from venturi.analysis.wording import NOUNS, Nouns, nouns_of
@@ -29,16 +29,8 @@ def setting(found: Best, one: Choice) -> str:
 
 def title(found: Best) -> str:
     """The workload in a few words."""
-    names = (
-        "operation",
-        "place",
-        "data",
-        "system",
-        "rows_per_stream",
-        "bytes_per_stream",
-        "duration_ns",
-        "rate",
-    )
+    sizes = ("rows_per_stream", "bytes_per_stream", "duration_ns", "rate")
+    names = ("operation", "place", "data", "system", *sizes)
     nouns = nouns_of(found.fastest.cell)
     words = [wording.phrase(n, found.workload[n], nouns) for n in names if n in found.workload]
     target = str(found.workload.get("target") or "")
@@ -55,7 +47,7 @@ def sentences(found: Best) -> list[str]:
         only = f"one setting was measured: {fastest.speed.text()}"
         more = "" if _imported(found) else "; give settings several values, as in --streams 1,2,4,8"
         return [only, f"there is nothing to choose from{more}"]
-    top = "fastest" if found.told_apart else "highest"
+    top = "fastest" if found.is_surely_fastest else "highest"
     took = f", p99 {fastest.cell.latency[99.0]}" if found.p99_ns is not None else ""
     out = [f"{top}: {setting(found, fastest)}: {fastest.speed.text()}{took}"]
     if cheapest is fastest or not _cheaper(cheapest, fastest):
@@ -122,7 +114,7 @@ def rule(found: Best, nouns: Nouns) -> list[str]:
 def _certain(one: Advised) -> bool:
     """Whether what is said of a setting rests on an interval or on a test, or says that it is undecided."""
     if one.numeric:
-        return one.told is not None or one.sure or one.indifferent
+        return one.conclusive is not None or one.sure or one.indifferent
     return one.indifferent or all(v.gain is not None for v in one.levels if v.value != one.best)
 
 
@@ -135,9 +127,9 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
     name = wording.head(one.name, nouns)
     shown = partial(_shown, one)
     matters = one.effect
-    if one.told is not None and (one.indifferent or not one.sure):
-        return f"{name}: {_curve_text(one, one.told)}"
-    if one.told is None and one.indifferent and matters is not None:
+    if one.conclusive is not None and (one.indifferent or not one.sure):
+        return f"{name}: {_curve_text(one, one.conclusive)}"
+    if one.conclusive is None and one.indifferent and matters is not None:
         span = f"{shown(one.levels[0].value)} to {shown(one.levels[-1].value)}"
         text = (
             f"{name}: no significant difference from {span} ({p_value(matters.p)} over {matters.pairs} "
@@ -168,7 +160,7 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
     most = one.levels[-1]
     if most.value != one.enough and most.gain is not None and most.gain.significant and most.worse:
         text += f"; more costs: {shown(most.value)} gives {_reached(most)}"
-    if one.told is None and one.curve is not None and one.enough == most.value:
+    if one.conclusive is None and one.curve is not None and one.enough == most.value:
         text += f"; {wording.undecided_part(one.curve, partial(_spelled, one))}"
     return text
 
@@ -189,7 +181,7 @@ def _spelled(one: Advised, value: float) -> str:
 
 
 def _imported(found: Best) -> bool:
-    return any(record.get("imported") for record in found.fastest.cell.records)
+    return any(record.imported.source for record in found.fastest.cell.records)
 
 
 def _reached(level: Level) -> str:

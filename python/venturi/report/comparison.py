@@ -9,11 +9,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 from venturi.analysis import wording
-from venturi.analysis.cells.figures import numeric
+from venturi.analysis.cells.figures import grouped
 from venturi.analysis.cells.machines import Fact, in_words
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.compare.runs import Comparison, Row
-from venturi.analysis.selection import grouped
 from venturi.analysis.wording import nouns_of
 from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit, plural
 from venturi.report import terminal
@@ -29,6 +28,7 @@ from venturi.report.document import (
     Text,
     fields,
     finite,
+    text_columns,
 )
 
 # What XML 1.0 cannot hold, even escaped; a surrogate would not even encode.
@@ -226,7 +226,7 @@ def quiet(found: Comparison) -> tuple[list[str], list[str]]:
     """Names of facts that differ without weight, and of those that only one side knows."""
     facts = (*found.settings, *found.facts)
     idle = [fact(f)[0] for f in facts if f.differs and f.weight == "note"]
-    return idle, [fact(f)[0] for f in facts if not f.known and f.weight != "note"]
+    return idle, [fact(f)[0] for f in facts if not f.complete and f.weight != "note"]
 
 
 def document(found: Comparison, width: int) -> Document:
@@ -241,11 +241,9 @@ def document(found: Comparison, width: int) -> Document:
     if unknown:
         aside.append(Text(f"told by one side only: {', '.join(unknown)}", "quiet"))
     if differ := differing(found):
-        lines = [
-            Text(f"  {mark} {what}: {before} -> {after}", "bad" if mark == "!!" else "")
-            for mark, what, before, after in differ
-        ]
-        blocks.append(Section("What differs", [*lines, *aside]))
+        lines = (f"  {mark} {what}: {before} -> {after}" for mark, what, before, after in differ)
+        texts = [Text(line, "bad" if line.startswith("  !!") else "") for line in lines]
+        blocks.append(Section("What differs", [*texts, *aside]))
     else:
         blocks += aside
     shown = columns(found)
@@ -272,10 +270,8 @@ def _short(found: Comparison) -> Column:
 def pull_request(found: Comparison) -> Document:
     """The sentences and what became worse or better in sight, the rest folded."""
     first, *more = summary(found)
-    loud = [
-        i for i, row in enumerate(found.rows)
-        if row.verdict in ("worse", "better", "failed") or row.newly_failing
-    ]  # fmt: skip
+    grave = ("worse", "better", "failed")
+    loud = [i for i, row in enumerate(found.rows) if row.verdict in grave or row.newly_failing]
     every = columns(found)
     blocks: list[Block] = [Terms([(found.metric.title, first)])]
     if texts := [*more, *unmatched(found)]:
@@ -293,17 +289,11 @@ def pull_request(found: Comparison) -> Document:
     if facts or differ:
         marks = {what: mark for mark, what, _, _ in differ}
         rows = list(dict.fromkeys([(what, before, after) for _, what, before, after in differ] + facts))
-        heads = ("", "", "base", "run")
-        cells = zip(
-            *((marks.get(what, ""), what, before, after) for what, before, after in rows), strict=True
-        )
-        table = Table([Column(h, "", list(c), text=True) for h, c in zip(heads, cells, strict=True)])
+        table = Table(text_columns(("", "", "base", "run"), [(marks.get(row[0], ""), *row) for row in rows]))
         title = f"conditions: {len(differ)} differ" if differ else "conditions: none that matters differs"
         blocks.append(Section(title, [table], folded=True))
-    level = f"{found.confidence * 100:g} %"
-    text = (
-        f"Ratio = run / base, with its {level} interval; p corrected for {plural(len(found.rows), 'cell')}; "
-    )
+    level, cells = f"{found.confidence * 100:g} %", plural(len(found.rows), "cell")
+    text = f"Ratio = run / base, with its {level} interval; p corrected for {cells}; "
     blocks.append(Text(f"{text}! = beyond the threshold of {threshold(found)}, or failing.", "quiet"))
     mark = "❌" if found.exit_code != 0 else "✅"
     return Document(f"{mark} {found.run.name} against {found.base.name}", blocks)
@@ -346,7 +336,7 @@ def junit(found: Sequence[Comparison]) -> str:
 
 
 def _case(suite: ElementTree.Element, found: Comparison, row: Row) -> ElementTree.Element:
-    spent = [numeric(record, "times", "interval_ns") or 0.0 for record in row.run.records]
+    spent = [record.times.interval_ns or 0.0 for record in row.run.records]
     case = _test_case(suite, name(found, row), row.base, f"{sum(spent) / 1e9:.3f}")
     text = sentence(row)
     if row.newly_failing:

@@ -134,6 +134,12 @@ def intervals(
     )
 
 
+def text_columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Column]:
+    """Columns of texts, from their rows."""
+    columns = zip(heads, zip(*rows, strict=True), strict=True)
+    return [Column(head, "", list(cells), text=True) for head, cells in columns]
+
+
 def settings(
     rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None, *nouns: Any
 ) -> list[Column]:

@@ -47,8 +47,8 @@ _TIP = (
     " : isValid(datum.note) ? datum.note"
     " : datum.name + ': ' + format(datum.y, ',.4~g') + (isValid(datum.unit) ? datum.unit : '')"
 )
-_FLAT = ("x", "y", "low", "high", "note", "link")
-"""Lists of a series, an item for each point."""
+_FLAT = {"x": "x", "y": "y", "low": "low", "high": "high", "note": "notes", "link": "links"}
+"""Lists with an item for each point, by the fields of a series."""
 
 
 @dataclass(frozen=True)
@@ -262,10 +262,7 @@ def _panel(figure: Figure, one: Panel, colour: Colour, by: Looks) -> Spec:
 
 
 def _listed(series: Series) -> dict[str, Sequence[Any] | None]:
-    return {
-        "x": series.x, "y": series.y, "low": series.low, "high": series.high, "note": series.notes,
-        "link": series.links,
-    }  # fmt: skip
+    return {name: getattr(series, field) for name, field in _FLAT.items()}
 
 
 def _row(figure: Figure, series: Series, place: int, flat: Sequence[str]) -> Spec:

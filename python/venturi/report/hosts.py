@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from venturi.analysis import wording
-from venturi.analysis.advice import straggler_advice
-from venturi.analysis.advice.stragglers import Straggler
+from venturi.analysis.advice.stragglers import Straggler, describe
 from venturi.analysis.cells import hosts
-from venturi.analysis.cells.figures import ENDS
+from venturi.analysis.cells.figures import ENDS, grouped
 from venturi.analysis.cells.hosts import Host, Row, Scaled
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.compare.runs import Comparison, Side, compare_by
 from venturi.analysis.models.splits import Convergence
-from venturi.analysis.results import Results
-from venturi.analysis.selection import fastest_of_places, grouped
+from venturi.analysis.results import Results, fastest_of_places
 from venturi.analysis.wording import listed
 from venturi.common.errors import VenturiError
 from venturi.common.units import FACTORS, MISSING, Quantity, count, percent, pick_unit, plural
@@ -168,7 +166,7 @@ def few(found: Sequence[Host], most: int = MOST) -> list[Host]:
 
 def marks(behind: Sequence[Straggler]) -> list[str]:
     """What a mark in the table says: `! loader-2 (10.77.0.3) is a straggler: ...`."""
-    return [f"{_MARK} {wording.plain(straggler_advice.told(one))}" for one in behind]
+    return [f"{_MARK} {wording.plain(describe(one))}" for one in behind]
 
 
 def columns(cell: Cell, found: Sequence[Host], behind: Sequence[Straggler] = ()) -> list[Column]:

@@ -24,6 +24,7 @@ from venturi.report.document import (
     Text,
     fields,
     numbers,
+    text_columns,
 )
 
 if TYPE_CHECKING:
@@ -181,8 +182,7 @@ def link_document(one: Looked) -> Document:
     for n, way in enumerate(WAYS):
         limit = f"<= {bit_rate(most[n], 4)}" if most is not None else "any"
         rows.append((f"raw TCP {way}", limit, *_spread(one.tcp[way], partial(bit_rate, digits=4))))
-    heads, cells = ("", "asked", "found", "range"), zip(*rows, strict=True)
-    columns = [Column(head, "", list(texts), text=True) for head, texts in zip(heads, cells, strict=True)]
+    columns = text_columns(("", "asked", "found", "range"), rows)
     return Document("Links", [Section(title, [Table([c for c in columns if any(c.cells)])], "strong")])
 
 

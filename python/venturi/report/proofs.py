@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from venturi.analysis.cells.figures import grouped
 from venturi.analysis.cells.machines import proof, unproven
-from venturi.analysis.selection import grouped
 from venturi.common.units import LADDERS, MISSING, Quantity, percent, plural
 from venturi.measure.prove.outcome import Check, CheckKind, Outcome, Proof, ProofName, Reason
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from venturi.analysis import wording
+from venturi.analysis.cells.figures import grouped
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.models import fit_words
 from venturi.analysis.models.batch_cost import BatchCost
 from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
-from venturi.analysis.results import Results
-from venturi.analysis.selection import example, grouped
+from venturi.analysis.results import Results, example
 from venturi.analysis.verdict.types import Remedy, Verdict
 from venturi.common.units import count, plural
 from venturi.report.document import Block, Bullets, Item, Section, Text
@@ -53,7 +53,7 @@ def groups(results: Results) -> list[Group]:
     """The verdicts of a run by title: flagged ones first, then the most frequent."""
     judged = ((cell, v) for cell in results.cells if (v := results.verdicts.get(cell.name)) is not None)
     alike = grouped(judged, lambda pair: (pair[1].title, pair[1].kind, pair[1].flagged))
-    found = [Group(title, kind, flag, [cell for cell, _ in of]) for (title, kind, flag), of in alike.items()]
+    found = [Group(text, kind, flag, [c for c, _ in pairs]) for (text, kind, flag), pairs in alike.items()]
     return sorted(found, key=lambda g: (not g.flagged, g.kind == "unknown", -len(g.cells)))
 
 

@@ -8,13 +8,12 @@ from typing import Any
 
 from venturi.analysis import wording
 from venturi.analysis.cells import writes
-from venturi.analysis.cells.figures import numeric
 from venturi.analysis.cells.machines import unproven
 from venturi.analysis.cells.summary import Cell, by_operation, rows_a_batch, varying
-from venturi.analysis.results import Results
-from venturi.analysis.selection import representative
+from venturi.analysis.results import Results, representative
 from venturi.analysis.wording import listed, nouns_of
 from venturi.common.units import count, percent, plural
+from venturi.engine.record import Trial
 from venturi.report import hosts, proofs, reason
 from venturi.report.document import ALL, Block, Bullets, Document, Item, Section, Table, Terms, Text
 from venturi.report.summary import columns, fastest, marked, name_of
@@ -155,15 +154,14 @@ def instrument(results: Results) -> str:
     return instrument_of([r for c in results.cells for r in c.records])
 
 
-def instrument_of(records: Sequence[Any]) -> str:
+def instrument_of(records: Sequence[Trial]) -> str:
     """The same of these trials; empty where it was not accounted."""
     parts = []
-    for name, total, path in (
-        ("sampling", "of the CPU time of both ends", ("resources", "sampler", "share")),
-        ("reading the clock", "of the workers' time", ("instrument", "share")),
+    for name, total, found in (
+        ("sampling", "of the CPU time of both ends", [r.resources.sampler.share for r in records]),
+        ("reading the clock", "of the workers' time", [r.instrument.share for r in records]),
     ):
-        shares = [s for r in records if (s := numeric(r, *path)) is not None]
-        if shares:
+        if shares := [share for share in found if share is not None]:
             middle, most = statistics.median(shares), max(shares)
             worst = f" (worst: {_small(most)})" if _small(most) != _small(middle) else ""
             parts.append(f"{name} took {_small(middle)} {total}{worst}")
@@ -215,17 +213,15 @@ def failure_rows(results: Results) -> list[tuple[str, str, str]]:
     names = {c.name: name_of(results, c) for c in results.cells if c.trials + c.warmups > c.good}
     groups: dict[tuple[str, str], list[Any]] = {}
     for record in results.failures:
-        cell = str(record.get("cell", "?"))
-        raw = record.get("error")
-        error = raw if isinstance(raw, dict) else {"message": raw or record.get("outcome")}
-        message = wording.plain(error.get("message") or "no message")
-        stream = error.get("stream")
+        cell = record.cell
+        error, stream = record.error, record.error.stream
+        message = wording.plain(error.message or record.outcome)
         named = stream is None or message.startswith(f"stream {stream}")
-        text = (f"{wording.plain(error['kind'])}: " if error.get("kind") else "") + message
+        text = (f"{wording.plain(error.kind)}: " if error.kind else "") + message
         text += "" if named else f" (stream {stream})"
         if done := writes.acknowledged(record):
             text += f"; {done}"
-        warm, repeat = record.get("warmup"), record.get("repeat", "?")
+        warm, repeat = record.warmup, record.repeat
         groups.setdefault((wording.plain(names.get(cell, cell)), text), []).append(None if warm else repeat)
     return [(cell, _repeats(which), error) for (cell, error), which in groups.items()]
 

@@ -22,22 +22,24 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+import msgspec
+
 from venturi.analysis import wording
 from venturi.analysis.cells import cell_table, hosts, writes
-from venturi.analysis.cells.figures import ENDS, get, is_good, numeric, per_second
+from venturi.analysis.cells.figures import ENDS, is_good, per_second
 from venturi.analysis.cells.machines import proof, unproven
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.results import Results
-from venturi.analysis.selection import middle_trial
+from venturi.analysis.results import Results, middle_trial
 from venturi.analysis.verdict.types import Finding, Verdict
 from venturi.common.errors import VenturiError
 from venturi.common.units import Quantity
+from venturi.engine.record import Trial
 from venturi.report.document import fields, finite
 
 if TYPE_CHECKING:
@@ -231,8 +233,8 @@ def machine(results: Results) -> dict[str, Any]:
         ],
         "findings": [_reasons(finding) for finding in results.findings],
         "failed": [
-            {name: r.get(name) for name in ("trial", "cell", "repeat", "warmup", "outcome", "error")}
-            | {"warmup": bool(r.get("warmup"))}
+            {name: r[name] for name in ("trial", "cell", "repeat", "warmup", "outcome")}
+            | {"error": msgspec.structs.asdict(r.error) if r.error.kind else None}
             for r in results.failures
         ],
         "warnings": [asdict(advice) for advice in results.advice],
@@ -258,16 +260,16 @@ def ostream(value: float) -> str:
     return f"{value:g}"
 
 
-def perf_stats_line(record: Mapping[str, Any]) -> str | None:
+def perf_stats_line(record: Trial) -> str | None:
     """One trial's line, None where the trial does not have what a line says."""
-    parameters = record.get("parameters") or {}
+    parameters = record.parameters
     kind, streams = TYPES.get(str(parameters.get("operation"))), parameters.get("streams")
-    rows, payload = numeric(record, "counts", "rows"), numeric(record, "counts", "payload_bytes")
-    interval = numeric(record, "times", "interval_ns")
+    rows, payload = record.counts.rows, record.counts.payload_bytes
+    interval = record.times.interval_ns
     if kind is None or not streams or rows is None or payload is None or not interval:
         return None
     # With fixed time no number of records was asked for; what was moved is the honest one.
-    per_stream = get(parameters, "rows_per_stream") or int(rows / streams)
+    per_stream = parameters.get("rows_per_stream") or int(rows / streams)
     mebibytes, seconds = payload / 2**20, interval / 1e9
     threads, rows_per_batch = parameters.get("threads") or streams, parameters.get("rows_per_batch") or 0
     figures = map(ostream, (mebibytes, seconds, mebibytes / seconds))
@@ -336,16 +338,16 @@ def block(cell: Cell) -> str:
     target = urlsplit(str(cell.parameters.get("target") or ""))
     facts: dict[str, object] = {"target": target.scheme or target.path}
     facts |= {n: v for n in _NAMED if (v := cell.parameters.get(n)) is not None}
-    if interval := numeric(trial, "times", "interval_ns"):
+    if interval := trial.times.interval_ns:
         facts["interval_ns"] = interval
     texts = {n: f"{v:.0f}" if isinstance(v, float) else wording.plain(v) for n, v in facts.items()}
     settings = " ".join(f"{name}={text}" for name, text in texts.items())
-    repeat = trial.get("repeat")
+    repeat = trial.repeat
     # Of an even number there is no trial in the middle.
     middle = "the median" if cell.good % 2 else "the lower of the middle two"
     which = f"repeat {repeat} of {cell.trials}, {middle} by rows a second" if cell.trials > 1 else "one trial"
     lines = [f"### cell {wording.plain(cell.name)}: {settings}; {which}"]
-    rows, rate = numeric(trial, "counts", "rows"), per_second(trial, "rows")
+    rows, rate = trial.counts.rows, per_second(trial, "rows")
     lines += [f"{rows or 0:,.0f} rows in total", f"{rate or 0:,.0f} rows per second"]
     for word, figure in (("Min", "min"), ("Max", "max")):
         spent = writes.latency(trial, "service", figure)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis import wording
-from venturi.analysis.selection import evenly
+from venturi.analysis.results import evenly
 from venturi.common.units import Quantity, percent, plural
 from venturi.report.document import Block, Document, Section, Terms, Text
 
 if TYPE_CHECKING:
-    from venturi.analysis.search.explore import Answer, Search
+    from venturi.analysis.models.explore import Answer, Search
     from venturi.measure.tune import Tuned
 
 MOST_VALUES = 12

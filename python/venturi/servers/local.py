@@ -126,8 +126,8 @@ class LocalTargets:
 
     def died(self, url: str) -> str | None:
         """What is to be said of the server that was started for an address, where it has died."""
-        if is_ours(url) and is_time_series(url):
-            return self._stores[is_remote(url)].died()
+        if (store := self.store(url)) is not None:
+            return store.died()
         programs = [it for it in self._wanted if isinstance(it, str)] if SERVER_END in url else []
         return self._died(_wanted(url)) if is_ours(url) else next(map(self._died, programs), None)
 
@@ -143,8 +143,8 @@ class LocalTargets:
         if not is_ours(url):
             return url
         scheme = scheme_of(url)
-        if is_time_series(url):
-            return self._stores[is_remote(url)].url(url)
+        if (store := self.store(url)) is not None:
+            return store.url(url)
         if in_process(url):
             return f"{scheme}://{self.folder / f'venturi.{scheme}'}"
         wanted = _wanted(url)
@@ -157,29 +157,9 @@ class LocalTargets:
         path = split_url(url).path
         return found._replace(path=path if path.strip("/") else found.path).geturl()
 
-    def _store(self, url: str) -> LocalStore | None:
+    def store(self, url: str) -> LocalStore | None:
         """The store that is ours at this address; None for other systems and hosts."""
         return self._stores[is_remote(url)] if is_ours(url) and is_time_series(url) else None
-
-    def empty_store(self, url: str, settings: Settings) -> None:
-        """Makes an empty store ready for a trial at this address; nothing for other systems and hosts."""
-        if (store := self._store(url)) is not None:
-            store.ready(settings)
-
-    def fills_store(self, url: str) -> None:
-        """From now on the store holds something."""
-        if (store := self._store(url)) is not None:
-            store.begin()
-
-    def sealed_bytes(self, url: str) -> int | None:
-        """What the store of this address has written when all is in segments; None for other systems."""
-        store = self._store(url)
-        return store.sealed_bytes() if store is not None else None
-
-    def store_http_port(self, url: str) -> int | None:
-        """Where the store of this address answers what it has stored."""
-        store = self._store(url)
-        return store.http_port if store is not None else None
 
     @property
     def folder(self) -> Path:
@@ -194,7 +174,7 @@ class LocalTargets:
         return next((one.url(self._servers[one]) for one in possible if one in self._servers), None)
 
     def _hello(self, url: str) -> dict[str, Any]:
-        store = self._store(url)
+        store = self.store(url)
         server = store if store is not None else self._servers.get(_wanted(url))
         return server.hello if server is not None else {}
 
@@ -204,7 +184,7 @@ class LocalTargets:
 
     def environments(self, url: str) -> ServerEnvironments:
         """What each server of ours tells of itself and its host."""
-        store, hello = self._store(url), self._hello(url)
+        store, hello = self.store(url), self._hello(url)
         if not hello:
             return {}
         names = [place_of(one) for one in each_host(self.url(url))]

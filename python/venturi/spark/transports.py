@@ -86,20 +86,20 @@ class Charrow:
             reader.close()
 
     def _reader(self, query: str, run: str, place: dict[str, int]) -> Any:
-        given = self._options
+        options = self._options
         settings: dict[str, Any] = {
             "query_id": run,
-            "encoders": given.encoders if given.encoders == "auto" else int(given.encoders),
-            "compression": given.compression,
-            "checksum": given.checksum,
-            "user": given.user,
-            "password_env": given.password_env,
-            "tls_ca": given.tls_ca,
+            "encoders": options.encoders if options.encoders == "auto" else int(options.encoders),
+            "compression": options.compression,
+            "checksum": options.checksum,
+            "user": options.user,
+            "password_env": options.password_env,
+            "tls_ca": options.tls_ca,
             **place,
         }
         chosen = {name: value for name, value in settings.items() if value is not None}
         try:
-            return load_core().charrow_reader(given.url, query, json.dumps(chosen))
+            return load_core().charrow_reader(options.url, query, json.dumps(chosen))
         except (ValueError, RuntimeError) as error:
             raise VenturiError(str(error)) from None
 
@@ -151,11 +151,11 @@ class Flight:
     def _info(self) -> Any:
         import pyarrow.flight as flight
 
-        given = self._options
-        if given.query:
-            descriptor = flight.FlightDescriptor.for_command(given.query)
+        options = self._options
+        if options.query:
+            descriptor = flight.FlightDescriptor.for_command(options.query)
         else:
-            path = (unquote(part) for part in (given.table or "").strip("/").split("/"))
+            path = (unquote(part) for part in (options.table or "").strip("/").split("/"))
             descriptor = flight.FlightDescriptor.for_path(*path)
         with self._connect(None) as client:
             return client.get_flight_info(descriptor, self._call())
@@ -297,16 +297,16 @@ _AS_THEY_ARE = {
 
 def spark_schema(schema: Any) -> StructType:
     """An Arrow schema as Spark's type. Raises VenturiError for a column that it has no type for."""
-    known = pa.schema([_field(field, field.name) for field in schema])
-    return from_arrow_schema(known, prefer_timestamp_ntz=True)
+    widened = pa.schema([_field(field, field.name) for field in schema])
+    return from_arrow_schema(widened, prefer_timestamp_ntz=True)
 
 
 def pruned(schema: Any, columns: Sequence[str]) -> Any:
     """The schema with only these columns, in their order. Raises VenturiError for one that is not there."""
     for name in columns:
         if schema.names.count(name) != 1:
-            there = ", ".join(schema.names)
-            raise VenturiError(f"there is no one column {name!r}; the columns are {there}")
+            names = ", ".join(schema.names)
+            raise VenturiError(f"there is no one column {name!r}; the columns are {names}")
     return pa.schema([schema.field(name) for name in columns])
 
 
@@ -314,30 +314,30 @@ def _field(field: Any, path: str) -> Any:
     return pa.field(field.name, _type(field.type, path), field.nullable)
 
 
-def _type(given: Any, path: str) -> Any:
-    if given in _AS_THEY_ARE:
-        return given
-    if given in _WIDER:
-        return _WIDER[given]
-    if pa.types.is_dictionary(given):
-        return _type(given.value_type, path)
-    if pa.types.is_fixed_size_binary(given) or given == pa.binary_view():
+def _type(kind: Any, path: str) -> Any:
+    if kind in _AS_THEY_ARE:
+        return kind
+    if kind in _WIDER:
+        return _WIDER[kind]
+    if pa.types.is_dictionary(kind):
+        return _type(kind.value_type, path)
+    if pa.types.is_fixed_size_binary(kind) or kind == pa.binary_view():
         return pa.binary()
-    if given == pa.string_view():
+    if kind == pa.string_view():
         return pa.string()
-    if pa.types.is_timestamp(given):
-        return pa.timestamp("us", given.tz and "UTC")
-    if pa.types.is_decimal(given) and given.precision <= _DIGITS and 0 <= given.scale <= given.precision:
-        return pa.decimal128(given.precision, given.scale)
-    if pa.types.is_duration(given):
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz and "UTC")
+    if pa.types.is_decimal(kind) and kind.precision <= _DIGITS and 0 <= kind.scale <= kind.precision:
+        return pa.decimal128(kind.precision, kind.scale)
+    if pa.types.is_duration(kind):
         return pa.duration("us")
-    if pa.types.is_map(given):
-        return pa.map_(_type(given.key_type, f"{path}.key"), _type(given.item_type, f"{path}.value"))
-    if pa.types.is_list(given) or pa.types.is_large_list(given) or pa.types.is_fixed_size_list(given):
-        return pa.list_(_field(given.value_field, f"{path}.item"))
-    if pa.types.is_struct(given):
-        return pa.struct([_field(inner, f"{path}.{inner.name}") for inner in given])
+    if pa.types.is_map(kind):
+        return pa.map_(_type(kind.key_type, f"{path}.key"), _type(kind.item_type, f"{path}.value"))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_field(kind.value_field, f"{path}.item"))
+    if pa.types.is_struct(kind):
+        return pa.struct([_field(inner, f"{path}.{inner.name}") for inner in kind])
     raise VenturiError(
-        f"column {path}: Spark has no type for Arrow's {given}",
+        f"column {path}: Spark has no type for Arrow's {kind}",
         hint="leave it out by the option columns, or cast it in the query",
     )

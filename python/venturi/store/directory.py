@@ -13,8 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from venturi.common.errors import StoreError
-from venturi.store.lines import check_version, first_damage, read_lines
+from venturi.engine.record import Trial
+from venturi.store.lines import check_version, damaged, read_lines, read_trials
+from venturi.targets.parameters import PARAMETERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,17 +30,16 @@ _read: set[Path] = set()
 
 
 def what_is_damaged() -> StoreError | None:
-    """Whether a run that was read holds what no Venturi writes: asked after a fault, to tell whose it is."""
+    """Whether a run that was read holds parameters that no Venturi writes: asked after a fault, to tell whose
+    it is. All else is looked at when it is read."""
     for directory in sorted(_read):
         with contextlib.suppress(StoreError):
-            found = first_damage(read_lines(directory / TRIALS)[0])
-            if found is not None:
-                number, text = found
-                return StoreError(
-                    f"{directory / TRIALS}:{number + 1}: {text}; the file is damaged",
-                    hint="take that line out; if Venturi itself has written it so, please report it: "
-                    "VENTURI_DEBUG=1 shows where it fails",
-                )
+            for number, trial in enumerate(read_trials(directory / TRIALS), 1):
+                for name, value in trial.parameters.items():
+                    try:
+                        msgspec.convert(value, PARAMETERS.get(name, Any) | None)
+                    except msgspec.ValidationError as error:
+                        return damaged(directory / TRIALS, number, f"parameters.{name}: {error}")
     return None
 
 
@@ -82,7 +85,7 @@ class RunDirectory:
             raise StoreError(f"{path}: cannot be read: {error}") from None
         if not isinstance(found, dict):
             raise StoreError(f"{path}: not a JSON object")
-        check_version(found, path)
+        check_version(found.get("format"), path)
         return found
 
     def scenario_text(self) -> str:
@@ -93,23 +96,29 @@ class RunDirectory:
         except (OSError, UnicodeDecodeError) as error:
             raise StoreError(f"{path}: cannot be read: {error}") from None
 
-    def records(self) -> list[dict[str, Any]]:
-        """The trials in the order they were measured, warm-up and failed ones included. Of a trial that was
-        run again, the last line counts. A torn last line (a crash while it was written) is left out."""
-        last: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for line in self.lines():
-            key = (line.get("cell"), line.get("repeat"), line.get("warmup"))
+    def records(self) -> list[Trial]:
+        """The trials in the order they were measured, warm-up and failed ones included.
+
+        Of a trial that was run again, the last line counts. A torn last line (a crash while it was written)
+        is left out.
+        """
+        last: dict[tuple[str, int, bool], Trial] = {}
+        for trial in self.lines():
+            key = (trial.cell, trial.repeat, trial.warmup)
             last.pop(key, None)
-            last[key] = line
+            last[key] = trial
         return list(last.values())
 
-    def lines(self) -> list[dict[str, Any]]:
+    def lines(self) -> list[Trial]:
         """All lines of trials.jsonl, those of interrupted and failed trials that were run again included."""
-        return read_lines(self.path / TRIALS)[0]
+        return read_trials(self.path / TRIALS)
 
     def ceiling_records(self) -> list[dict[str, Any]]:
         """The lines of ceilings.jsonl."""
-        return read_lines(self.path / CEILINGS)[0]
+        found = read_lines(self.path / CEILINGS, dict[str, Any])[0]
+        for line in found:
+            check_version(line.get("format"), self.path / CEILINGS)
+        return found
 
     def table(self, name: str) -> pa.Table:
         """A table of docs/format.md by its name: trials, streams, latency, stages, errors, resources, hosts,
@@ -138,7 +147,7 @@ class RunDirectory:
 
 def remove_unfinished(directory: RunDirectory) -> None:
     """Removes files whose writing was cut off by a kill, and samples whose trial was not stored any more."""
-    stored = {f"{line.get('trial')}.parquet" for line in directory.lines()}
+    stored = {f"{line.trial}.parquet" for line in directory.lines()}
     for partial in directory.path.glob("*.tmp"):
         partial.unlink(missing_ok=True)
     for file in (directory.path / SAMPLES).iterdir():

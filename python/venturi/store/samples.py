@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from venturi.common.errors import DamagedWarning
+from venturi.engine.record import EndResources, Group, ThreadShare, Trial
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,8 +102,8 @@ def samples_of(found: Mapping[str, Any]) -> pa.Table:
         return pa.Table.from_batches([], pa.schema(SAMPLE))
     table = pa.concat_tables(parts, promote_options="default")
     threads = {end: columns.get("thread_names") or [] for end, columns in ends.items()}
-    known = {*table.column_names}
-    return table.select([name for name in SAMPLE if name in known]).replace_schema_metadata(
+    present = {*table.column_names}
+    return table.select([name for name in SAMPLE if name in present]).replace_schema_metadata(
         {"thread_names": json.dumps(threads)}
     )
 
@@ -205,33 +207,22 @@ def thread_names(folder: Path, trial: str) -> dict[str, list[str]]:
     return {end: [str(name) for name in found.get(end) or []] for end in ENDS}
 
 
-def resource_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def resource_rows(record: Trial) -> list[dict[str, Any]]:
     """The sums over a trial's interval, a row an end that was sampled."""
-    resources = record.get("resources") or {}
-    clock, sampler = resources.get("clock") or {}, resources.get("sampler") or {}
-    rows = []
+    resources, rows = record.resources, []
     for end in ENDS:
-        if not (found := resources.get(end)):
+        found: EndResources = resources[end]
+        if found == EndResources():
             continue
-        parts = ("process", "host", "cgroup", "network", "disk", "sockets")
-        process, host, cgroup, network, disk, sockets = (found.get(name) or {} for name in parts)
-        busiest = max(process.get("threads") or [{}], key=lambda thread: thread.get("cpu_share") or 0.0)
-        values = {
-            **found,
-            **{name: process.get(name) for name in _PROCESS},
-            "end": end,
-            "busiest_thread": busiest.get("name"),
-            "busiest_thread_share": busiest.get("cpu_share"),
-            **{f"host_{name}": host.get(name) for name in _SHARES},
-            **{name: host.get(name) for name in ("cores", "core_busy_share", *_HOST)},
-            **cgroup,
-            **network,
-            **{f"net_{name}": network.get(name) for name in _NETWORK},
-            **{f"disk_{name}": value for name, value in disk.items()},
-            **{f"socket_{name}": value for name, value in sockets.items()},
-            "same_machine": resources.get("same_machine"),
-            **{f"clock_{name}": value for name, value in clock.items()},
-            **{f"sampler_{name}": value for name, value in sampler.items()},
-        }
-        rows.append({name: values.get(name) for name in RESOURCE})
+        groups: list[tuple[str, Group]] = [
+            *(("", group) for group in (resources, found, found.process, found.host)),
+            *(("", found.cgroup), ("", found.network), ("net_", found.network), ("host_", found.host)),
+            *(("disk_", found.disk), ("socket_", found.sockets)),
+            *(("clock_", resources.clock), ("sampler_", resources.sampler)),
+        ]
+        values = {f"{prefix}{n}": v for prefix, group in groups for n, v in structs.asdict(group).items()}
+        busiest = max(found.process.threads, key=lambda it: it.cpu_share or 0.0, default=ThreadShare())
+        values |= {"end": end, "busiest_thread": busiest.name, "busiest_thread_share": busiest.cpu_share}
+        values["core_busy_share"] = found.host.core_busy_share or None
+        rows.append({name: values[name] for name in RESOURCE})
     return rows

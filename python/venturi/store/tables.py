@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import asdict
 
 from venturi.common.hdr import batches_for
+from venturi.engine.record import Latency, PoolTime, Trial
 from venturi.store.samples import ENDS, RESOURCE, columns, resource_rows
 from venturi.targets.parameters import PARAMETERS
 from venturi.targets.system import is_plugin
-
-Record = Mapping[str, Any]
 
 _TYPES: dict[type, pa.DataType] = {
     **{int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()},
@@ -61,104 +61,83 @@ def _table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, pa.DataType]
     return pa.Table.from_pylist(list(rows), schema=pa.schema(list(columns.items())))
 
 
-def _identity(record: Record) -> dict[str, Any]:
-    return {name: record.get(name) for name in _IDENTITY}
-
-
-def _inner(record: Record, *path: str) -> Any:
-    found: Any = record
-    for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
-
-
 def _per_second(amount: int | None, interval_ns: int | None) -> float | None:
     return amount * 1e9 / interval_ns if amount is not None and interval_ns else None
 
 
-def _percentiles(latency_of: Any) -> dict[float, float]:
+def _percentiles(found: Latency) -> dict[float, float]:
     """Those that enough batches were timed for, as every command shows them; their number is not always
     known of imported ones."""
-    timed = _inner(latency_of, "count")
-    found = _inner(latency_of, "percentiles") or []
-    return {at: float(value) for at, value in found if timed is None or timed >= batches_for(at)}
+    return {at: ns for at, ns in found.percentiles if found.count is None or found.count >= batches_for(at)}
 
 
-def _parameters_of(record: Record) -> Mapping[str, Any]:
-    return record.get("parameters") or {}
-
-
-def _figures(record: Record) -> dict[str, float | None]:
+def _figures(record: Trial) -> dict[str, float | None]:
     """Latencies of batches by their column."""
     out: dict[str, float | None] = {}
     for kind in _LATENCIES:
-        found = _inner(record, "latency", kind)
+        found: Latency = record.latency[kind]
         percentiles = _percentiles(found)
         for figure in _FIGURES:
             percent = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}.get(figure)
-            value = percentiles.get(percent) if percent else _inner(found, figure)
+            value = percentiles.get(percent) if percent else found[figure]
             # Without batches there is no minimum and no mean, though the summary has zeros.
-            out[f"{kind}_{figure}_ns"] = value if found and found.get("count") != 0 else None
+            out[f"{kind}_{figure}_ns"] = value if found.count != 0 else None
     return out
 
 
-def _busy(pool: Any) -> float | None:
+def _busy(pool: PoolTime) -> float | None:
     """The share of its threads' time that a pool worked."""
-    return pool["busy_ns"] / pool["time_ns"] if pool and pool.get("time_ns") else None
+    return pool.busy_ns / pool.time_ns if pool.busy_ns is not None and pool.time_ns else None
 
 
-def trials(records: Sequence[Record]) -> pa.Table:
+def trials(records: Sequence[Trial]) -> pa.Table:
     """One row a trial, warm-up and failed ones included."""
     foreign = _foreign_parameters(records)
 
-    def row(record: Record) -> dict[str, Any]:
-        counts, times = record.get("counts") or {}, record.get("times") or {}
-        cpu = {end: _inner(record, "cpu", end) or {} for end in ENDS}
+    def row(record: Trial) -> dict[str, Any]:
+        counts, times, parameters = record.counts, record.times, record.parameters
         # Absent where nothing failed.
-        unfailed = 0 if _parameters_of(record).get("operation") == "upsert" else None
-        parameters = _parameters_of(record)
+        unfailed = 0 if parameters.get("operation") == "upsert" else None
         return {
-            **_identity(record),
             **{name: parameters.get(name) for name in _PARAMETERS},
             **{
                 name: str(value) if kind == pa.string() and value is not None else value
                 for name, kind in foreign.items()
                 for value in (parameters.get(name),)
             },
-            **counts,
-            **times,
-            "outcome": record.get("outcome"),
-            "error_kind": _inner(record, "error", "kind"),
-            "error_message": _inner(record, "error", "message"),
-            "bytes_per_second": _inner(record, "rates", "bytes_per_second")
-            or _per_second(counts.get("payload_bytes"), times.get("interval_ns")),
-            "steady_bytes_per_second": _per_second(times.get("steady_payload_bytes"), times.get("steady_ns")),
-            "rows_per_second": _inner(record, "rates", "rows_per_second")
-            or _per_second(counts.get("rows"), times.get("interval_ns")),
-            "verified": _inner(record, "verification", "achieved"),
-            **{f"{end}_{kind}": cpu[end].get(kind) for end in cpu for kind in ("user_ns", "system_ns")},
+            **asdict(counts),
+            **asdict(times),
+            "outcome": record.outcome,
+            "error_kind": record.error.kind,
+            "error_message": record.error.message,
+            "bytes_per_second": record.rates.bytes_per_second
+            or _per_second(counts.payload_bytes, times.interval_ns),
+            "steady_bytes_per_second": _per_second(times.steady_payload_bytes, times.steady_ns),
+            "rows_per_second": record.rates.rows_per_second or _per_second(counts.rows, times.interval_ns),
+            "verified": record.verification.achieved,
+            **{f"{end}_{kind}": record.cpu[end][kind] for end in ENDS for kind in ("user_ns", "system_ns")},
             **_figures(record),
-            "errors_refused": _inner(record, "errors", "refused", "batches") or unfailed,
-            "errors_in_doubt": _inner(record, "errors", "in_doubt", "batches") or unfailed,
-            "batches_retried": _inner(record, "errors", "retries") or unfailed,
-            "encoders_busy_share": _busy(_inner(record, "pools", "server", "encoders")),
-            "decoders_busy_share": _busy(_inner(record, "pools", "client", "decoders")),
-            "instrument_share": _inner(record, "instrument", "share"),
-            "server_software": _inner(record, "target", "software"),
-            "imported_from": _inner(record, "imported", "from"),
-            "imported_format": _inner(record, "imported", "format"),
-            "note": _inner(record, "imported", "note"),
+            "errors_refused": record.errors.refused.batches or unfailed,
+            "errors_in_doubt": record.errors.in_doubt.batches or unfailed,
+            "batches_retried": record.errors.retries or unfailed,
+            "encoders_busy_share": _busy(record.pools.server.encoders),
+            "decoders_busy_share": _busy(record.pools.client.decoders),
+            "instrument_share": record.instrument.share,
+            "server_software": record.target.software,
+            "imported_from": record.imported.from_,
+            "imported_format": record.imported.format,
+            "note": record.imported.note,
         }
 
-    return _table(map(row, records), {**_IDENTITY, **_PARAMETERS, **foreign, **_RESULT})
+    return _inner_rows(records, {**_PARAMETERS, **foreign, **_RESULT}, lambda record: [row(record)])
 
 
-def _foreign_parameters(records: Sequence[Record]) -> dict[str, pa.DataType]:
+def _foreign_parameters(records: Sequence[Trial]) -> dict[str, pa.DataType]:
     """Parameters that only other tools or plugins have, and their types: of a column of several, text."""
     kinds: dict[str, set[type]] = {}
     for record in records:
-        if record.get("imported") or is_plugin(str(_parameters_of(record).get("target") or "")):
-            for name, value in (record.get("parameters") or {}).items():
+        if record.imported.source or is_plugin(str(record.parameters.get("target") or "")):
+            for name, value in record.parameters.items():
                 if name not in _PARAMETERS and name not in TAKEN:
                     kinds.setdefault(name, set()).update(() if value is None else (type(value),))
     types: dict[frozenset[type], pa.DataType] = {
@@ -168,38 +147,40 @@ def _foreign_parameters(records: Sequence[Record]) -> dict[str, pa.DataType]:
     return {name: types.get(frozenset(found), pa.string()) for name, found in sorted(kinds.items())}
 
 
-def streams(records: Sequence[Record]) -> pa.Table:
+def streams(records: Sequence[Trial]) -> pa.Table:
     """One row a stream of a trial; times are relative to the start instant."""
-    return _inner_rows(records, _STREAM, lambda record: record.get("streams") or ())
+    return _inner_rows(records, _STREAM, lambda record: map(asdict, record.streams))
 
 
 def _inner_rows(
-    records: Sequence[Record], kinds: Mapping[str, pa.DataType], rows: Callable[[Record], Iterable[Any]]
+    records: Sequence[Trial], kinds: Mapping[str, pa.DataType], rows: Callable[[Trial], Iterable[Any]]
 ) -> pa.Table:
     """A table with some rows a trial, and the trial's identity in each."""
-    each = ({**_identity(record), **row} for record in records for row in rows(record))
+    each = (
+        {**{name: record[name] for name in _IDENTITY}, **row} for record in records for row in rows(record)
+    )
     return _table(each, {**_IDENTITY, **kinds})
 
 
-def latency(records: Sequence[Record]) -> pa.Table:
+def latency(records: Sequence[Trial]) -> pa.Table:
     """One row a percentile of a trial; `kind` is service or response."""
 
-    def rows(record: Record) -> Iterator[dict[str, Any]]:
+    def rows(record: Trial) -> Iterator[dict[str, Any]]:
         for kind in _LATENCIES:
-            if found := _inner(record, "latency", kind):
-                common = {"kind": kind, "count": found.get("count"), "mean_ns": found.get("mean")}
-                for percent, value in _percentiles(found).items():
-                    yield {**common, "percentile": percent, "ns": value}
+            found: Latency = record.latency[kind]
+            common = {"kind": kind, "count": found.count, "mean_ns": found.mean}
+            for percent, value in _percentiles(found).items():
+                yield {**common, "percentile": percent, "ns": value}
 
     return _inner_rows(records, _LATENCY, rows)
 
 
-def stages(records: Sequence[Record]) -> pa.Table:
+def stages(records: Sequence[Trial]) -> pa.Table:
     """One row a stage of one end; `share` is of that end's whole accounted time."""
 
-    def rows(record: Record) -> Iterator[dict[str, Any]]:
+    def rows(record: Trial) -> Iterator[dict[str, Any]]:
         for end in ENDS:
-            found = _inner(record, "stages", end) or {}
+            found = record.stages[end]
             total = sum(found.values())
             for stage, value in found.items():
                 yield {"end": end, "stage": stage, "ns": value, "share": value / total if total else None}
@@ -207,55 +188,53 @@ def stages(records: Sequence[Record]) -> pa.Table:
     return _inner_rows(records, _STAGE, rows)
 
 
-def errors(records: Sequence[Record]) -> pa.Table:
+def errors(records: Sequence[Trial]) -> pa.Table:
     """One row a kind of error that batches of a trial met, with the first one's message."""
-    return _inner_rows(records, _ERROR, lambda record: _inner(record, "errors", "kinds") or ())
+    return _inner_rows(records, _ERROR, lambda record: map(asdict, record.errors.kinds))
 
 
-def hosts(records: Sequence[Record]) -> pa.Table:
+def hosts(records: Sequence[Trial]) -> pa.Table:
     """One row a loader of a trial; trials of one process have none."""
 
-    def rows(record: Record) -> Iterator[dict[str, Any]]:
-        found = record.get("hosts") or ()
-        total = sum(host.get("payload_bytes") or 0 for host in found)
-        for host in found:
-            interval, payload = host.get("interval_ns"), host.get("payload_bytes")
+    def rows(record: Trial) -> Iterator[dict[str, Any]]:
+        total = sum(host.payload_bytes or 0 for host in record.hosts)
+        for host in record.hosts:
             yield {
-                **host,
-                **dict(zip(("first_stream", "streams"), host.get("streams") or (None, None), strict=True)),
-                "bytes_per_second": _per_second(payload, interval),
-                "rows_per_second": _per_second(host.get("rows"), interval),
-                "share": (payload or 0) / total if total else None,
-                "host_cores": _inner(host, "resources", "host", "cores"),
-                "host_busy_share": _inner(host, "resources", "host", "busy_share"),
-                **{f"clock_{name}": _inner(host, "clock", name) for name in ("offset_ns", "uncertainty_ns")},
-                **{name: _inner(host, "cpu", name) for name in ("user_ns", "system_ns")},
+                **asdict(host),
+                **asdict(host.cpu),
+                **{f"clock_{name}": value for name, value in asdict(host.clock).items()},
+                **dict(zip(("first_stream", "streams"), host.streams or (None, None), strict=True)),
+                "bytes_per_second": _per_second(host.payload_bytes, host.interval_ns),
+                "rows_per_second": _per_second(host.rows, host.interval_ns),
+                "share": (host.payload_bytes or 0) / total if total else None,
+                "host_cores": host.resources.host.cores,
+                "host_busy_share": host.resources.host.busy_share,
             }
 
     return _inner_rows(records, _LOADER, rows)
 
 
-def resources(records: Sequence[Record]) -> pa.Table:
+def resources(records: Sequence[Trial]) -> pa.Table:
     """One row an end of a trial: what process, host, interface, disks and connections did. Trials without
     samples have no row."""
     return _inner_rows(records, RESOURCE, resource_rows)
 
 
-def ceilings(records: Sequence[Record]) -> pa.Table:
+def ceilings(lines: Sequence[Mapping[str, Any]]) -> pa.Table:
     """One row a probe."""
 
-    def row(record: Record) -> dict[str, Any]:
-        error = record.get("error")
+    def row(line: Mapping[str, Any]) -> dict[str, Any]:
+        error = line.get("error")
         return {
-            **{name: record.get(name) for name in _CEILING},
-            "bytes_per_second": _per_second(record.get("bytes"), record.get("interval_ns")),
+            **{name: line.get(name) for name in _CEILING},
+            "bytes_per_second": _per_second(line.get("bytes"), line.get("interval_ns")),
             "error": error.get("message") if isinstance(error, Mapping) else error,
         }
 
-    return _table(map(row, records), _CEILING)
+    return _table(map(row, lines), _CEILING)
 
 
-TABLES: dict[str, Callable[[Sequence[Record]], pa.Table]] = {
+TABLES: dict[str, Callable[[Any], pa.Table]] = {
     make.__name__: make for make in (trials, streams, latency, stages, errors, resources, hosts, ceilings)
 }
 """What makes each table of a run, but `samples`."""

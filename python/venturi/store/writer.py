@@ -248,7 +248,7 @@ def _is_locked(descriptor: int) -> bool:
 
 def _repair(path: Path) -> int:
     """Cuts off a torn last line; returns its bytes."""
-    torn = read_lines(path)[1]
+    torn = read_lines(path, dict)[1]
     if torn:
         with explained(path), path.open("r+b") as file:
             file.truncate(path.stat().st_size - torn)

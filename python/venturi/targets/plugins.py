@@ -18,6 +18,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Annotated, Any
 
+from venturi.common.suffixes import parse_count
 from venturi.targets.plugin import INTERFACE, Parameter
 from venturi.targets.setting import SEVERAL, Setting, SettingRecord, setting_record
 
@@ -83,7 +84,7 @@ class Plugin:
         from pydantic import AfterValidator, BeforeValidator, StrictBool, StrictStr
 
         types: dict[type, Any] = {
-            int: Annotated[int, BeforeValidator(_count)],
+            int: Annotated[int, BeforeValidator(parse_count)],
             float: Annotated[float, BeforeValidator(_number)],
             str: Annotated[StrictStr, AfterValidator(_short)],
             bool: StrictBool,
@@ -97,12 +98,6 @@ class Plugin:
 
 def _null(value: Any) -> Any:
     return None if value in ("none", "null") else value
-
-
-def _count(value: Any) -> Any:
-    from venturi.common.suffixes import parse_count
-
-    return parse_count(value)
 
 
 def _number(value: Any) -> Any:

@@ -109,7 +109,9 @@ def printable(url: str) -> str:
 
 
 def _wrong(url: str, text: str) -> ValueError:
-    return ValueError(f"{printable(url)!r}: {text}")
+    """Of a text whose subject is the URL, or of a sentence about it."""
+    mark = "" if text.startswith(("names ", "is ", "has ")) else ":"
+    return ValueError(f"{printable(url)!r}{mark} {text}")
 
 
 def check_url(url: str) -> str:
@@ -131,7 +133,9 @@ def check_url(url: str) -> str:
     _no_secrets(scheme, place, parameters)
     _check_text(url, scheme)
     if scheme in PLUGINS:
-        return _plugin(url, place)
+        if place in ("local", "remote"):
+            raise _wrong(url, f"{place} means a server that Venturi starts, and it starts none of a plugin")
+        return url
     if scheme in DRIVERS:
         return _driver(url, scheme, rest)
     if scheme in NO_PLACE:
@@ -374,13 +378,6 @@ def _store(scheme: str, host: str, path: str) -> None:
         raise ValueError(f"{scheme}://{host} names no database; write {scheme}://HOST:PORT/DATABASE")
     if path.strip("/").count("/") > 1:
         raise ValueError(f"{path!r} is no database; write {scheme}://HOST:PORT/DATABASE, or .../ORG/BUCKET")
-
-
-def _plugin(url: str, place: str) -> str:
-    """What it means is the plugin's matter."""
-    if place in ("local", "remote"):
-        raise _wrong(url, f"{place} means a server that Venturi starts, and it starts none of a plugin")
-    return url
 
 
 def _driver(url: str, scheme: str, rest: str) -> str:

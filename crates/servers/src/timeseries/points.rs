@@ -25,7 +25,7 @@ use super::series::{Registry, Totals};
 use venturi_base::data::points::series_hash;
 
 /// Points of a row group: readers work on one each.
-const GROUP: usize = 256 << 10;
+const GROUP: usize = 1 << 20;
 /// Rows of a page.
 const PAGE: usize = 32 << 10;
 /// Bytes of the distinct values of a row group: gauges have so few that a dictionary is the
@@ -87,21 +87,14 @@ impl PointsFile {
     }
 
     /// Adds a series' points from all its pieces, sorted by time.
-    fn gather(
-        &mut self,
-        name: &[u8],
-        run: &[Piece],
-        parts: &[Part],
-        columns: &[Vec<f64>],
-    ) -> Totals {
+    fn gather(&mut self, name: &[u8], run: &[Piece], parts: &[Part]) -> Totals {
         let from = self.times.len();
         for piece in run {
-            let (part, column) = (piece.part as usize, piece.column as usize);
-            let stamps = &parts[part].stamps;
-            self.times.extend_from_slice(stamps);
-            let first = column * stamps.len();
+            let part = &parts[piece.part as usize];
+            self.times.extend_from_slice(&part.stamps);
+            let rows = part.values.chunks_exact(part.series.len());
             self.values
-                .extend_from_slice(&columns[part][first..first + stamps.len()]);
+                .extend(rows.map(|row| row[piece.column as usize]));
         }
         let (times, values) = (&mut self.times[from..], &mut self.values[from..]);
         if !times.is_sorted() {
@@ -260,11 +253,10 @@ pub fn write_points(
     sync: bool,
 ) -> Result<(Vec<Line>, u64)> {
     let (mut file, mut lines) = (PointsFile::create(path)?, Vec::new());
-    let columns: Vec<_> = parts.iter().map(transpose).collect();
     for run in pieces(parts, registry).chunk_by(|a, b| a.series == b.series) {
         let name: Box<[u8]> = registry.names().get(run[0].series).into();
         lines.push(Line {
-            totals: file.gather(&name, run, parts, &columns),
+            totals: file.gather(&name, run, parts),
             name,
         });
         file.write_groups(false)?;
@@ -272,18 +264,6 @@ pub fn write_points(
     file.write_groups(true)?;
     file.file.finish()?;
     Ok((lines, finish(file.file.inner_mut(), sync)?))
-}
-
-/// A part's values, column by column: a series' values lie together, and memory is read once.
-fn transpose(part: &Part) -> Vec<f64> {
-    let rows = part.stamps.len();
-    let mut columns = vec![0.0; part.values.len()];
-    for (row, values) in part.values.chunks_exact(part.series.len()).enumerate() {
-        for (column, value) in values.iter().enumerate() {
-            columns[column * rows + row] = *value;
-        }
-    }
-    columns
 }
 
 /// All columns of all parts in the order of their series' names.

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from venturi.analysis.advice import Advice, straggler_advice, trials
+from venturi.analysis.advice import Advice, trials
+from venturi.analysis.advice.stragglers import Straggler
+from venturi.analysis.advice.stragglers import advise as slow_hosts
 from venturi.analysis.advice.trials import Warnings, cell_label, good_trials
 from venturi.analysis.cells import machines
-from venturi.analysis.cells.figures import Record, batches_timed, get, numeric, quotient
+from venturi.analysis.cells.figures import batches_timed, by_key, get, quotient
 from venturi.analysis.cells.machines import common, in_words, properties
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.cells.writes import error_lines, latency, trouble_phrases, troubles
@@ -18,9 +20,7 @@ from venturi.analysis.verdict.workers import KEPT_UP
 from venturi.analysis.wording import listed
 from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent
-
-if TYPE_CHECKING:
-    from venturi.analysis.advice.stragglers import Straggler
+from venturi.engine.record import Trial
 
 MOST_NOTES = 5
 MOST_SOURCES = 3
@@ -35,16 +35,16 @@ _NAMED = 3
 
 def advise(
     cells: Sequence[Cell],
-    records: Sequence[Record],
-    probes: Sequence[Record],
+    records: Sequence[Trial],
+    probes: Sequence[Mapping[str, Any]],
     stragglers: Sequence[Straggler] = (),
     command: Sequence[str] | None = None,
 ) -> list[Advice]:
     """All warnings of a run that `command` made, the gravest first."""
-    measured = [r for r in records if not r.get("warmup")]
-    if measured and all(r.get("imported") for r in measured):
+    measured = [r for r in records if not r.warmup]
+    if measured and all(r.imported.source for r in measured):
         return [*_imported(cells, measured)]
-    behind = straggler_advice.advise(stragglers, cells, probes)
+    behind = slow_hosts(stragglers, cells, probes)
     return [
         *trials.failures(measured, command),
         *errors(cells),
@@ -71,15 +71,15 @@ def advise(
 # ---- imported runs, which `venturi run` cannot repeat: the next step is another one
 
 
-def _imported(cells: Sequence[Cell], measured: Sequence[Record]) -> Iterator[Advice]:
-    if failed := sum(r.get("outcome") != "ok" for r in measured):
+def _imported(cells: Sequence[Cell], measured: Sequence[Trial]) -> Iterator[Advice]:
+    if failed := sum(r.outcome != "ok" for r in measured):
         yield Advice(
             "failed",
             f"{failed} of {len(measured)} imported trials failed",
             "their tool says so, or its output ends early; no figure counts them",
             "See the messages under failed trials",
         )
-    sources = list(dict.fromkeys(str(get(r, "imported", "source") or "another tool") for r in measured))
+    sources = list(dict.fromkeys(str(r.imported.source or "another tool") for r in measured))
     more = f" and {len(sources) - MOST_SOURCES} more" if len(sources) > MOST_SOURCES else ""
     yield Advice(
         "imported",
@@ -99,15 +99,13 @@ def _imported(cells: Sequence[Cell], measured: Sequence[Record]) -> Iterator[Adv
 
 def _notes(cells: Sequence[Cell]) -> Warnings:
     """What the importer had to say of single figures."""
-    seen: dict[str, list[tuple[Record, Cell]]] = {}
-    for record, cell in good_trials(cells):
-        note = get(record, "imported", "note")
-        if isinstance(note, str) and note:
-            seen.setdefault(note, []).append((record, cell))
+    seen = by_key(
+        (note, (record, cell)) for record, cell in good_trials(cells) if (note := record.imported.note)
+    )
     for note, found in list(seen.items())[:MOST_NOTES]:
         record, cell = found[0]
-        line = get(record, "imported", "line")
-        source = str(get(record, "imported", "from") or "the source") + (f":{line}" if line else "")
+        line = record.imported.line
+        source = str(record.imported.from_ or "the source") + (f":{line}" if line else "")
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         yield Advice(
             "note", f"{cell_label(cell, cells)}: {note}", f"from {source}{more}", "Copied as written"
@@ -143,7 +141,7 @@ def stalled(cells: Sequence[Cell]) -> Warnings:
     found = [
         (longest, usual, interval, c, half is not None)
         for r, c in good
-        if (interval := numeric(r, "times", "interval_ns"))
+        if (interval := r.times.interval_ns)
         and (longest := latency(r, "service", "max")) is not None
         and (usual := (half := latency(r, "service", "p50")) or latency(r, "service", "mean")) is not None
         and longest >= max(STALL_NS, STALL_TIMES * usual, STALL_PART * interval)
@@ -186,7 +184,7 @@ def backlog(cells: Sequence[Cell]) -> Warnings:
     )
 
 
-def _behind(records: Sequence[Record]) -> tuple[float, float, float, float] | None:
+def _behind(records: Sequence[Trial]) -> tuple[float, float, float, float] | None:
     """Share of the rate that was kept, response and service time (ns), slots never sent: medians; None where
     the rate was held, or nobody knows."""
     figure = _figure(records)
@@ -197,38 +195,38 @@ def _behind(records: Sequence[Record]) -> tuple[float, float, float, float] | No
     return (kept, response, service, unsent) if kept < KEPT_UP and response >= BEHIND * service else None
 
 
-def _figure(records: Sequence[Record]) -> str:
+def _figure(records: Sequence[Trial]) -> str:
     """By which latency a backlog is reported: the tail, where enough batches were timed for one."""
     timed = batches_timed(records)
     return "p99" if timed is None or timed >= batches_for(99.0) else "mean"
 
 
-def slots(record: Record) -> tuple[float, float, float] | None:
+def slots(record: Trial) -> tuple[float, float, float] | None:
     """Of an open loop's schedule: share of the slots met late, by how much at most (ns), slots never met.
     None for a closed loop."""
-    intended = numeric(record, "schedule", "intended")
+    intended = record.schedule.intended
     if not intended:
         return None
-    late = (numeric(record, "schedule", "late") or 0.0) / intended
-    return late, numeric(record, "schedule", "max_lag_ns") or 0.0, _unsent(record)
+    late = (record.schedule.late or 0.0) / intended
+    return late, record.schedule.max_lag_ns or 0.0, _unsent(record)
 
 
-def _unsent(record: Record) -> float:
+def _unsent(record: Trial) -> float:
     failed = troubles([record])
-    tried = (numeric(record, "counts", "batches") or 0.0) + failed.refused + failed.in_doubt
-    return max(0.0, (numeric(record, "schedule", "intended") or 0.0) - tried)
+    tried = (record.counts.batches or 0.0) + failed.refused + failed.in_doubt
+    return max(0.0, (record.schedule.intended or 0.0) - tried)
 
 
-def _schedule_kept(record: Record, figure: str) -> tuple[float, float, float, float] | None:
-    rate, batches = numeric(record, "schedule", "rate"), numeric(record, "counts", "batches")
-    done = quotient(batches, numeric(record, "times", "interval_ns"), 1e9)
+def _schedule_kept(record: Trial, figure: str) -> tuple[float, float, float, float] | None:
+    rate, batches = record.schedule.rate, record.counts.batches
+    done = quotient(batches, record.times.interval_ns, 1e9)
     response, service = (latency(record, kind, figure) for kind in ("response", "service"))
     if not rate or done is None or response is None or not service:
         return None
     return done / rate, response, service, _unsent(record)
 
 
-def late(measured: Sequence[Record]) -> Warnings:
+def late(measured: Sequence[Trial]) -> Warnings:
     """Slots met late, in whatever way: a client or a server that stalled now and then."""
     found = [met[:2] for r in measured if (met := slots(r)) is not None and met[0] > 0.01]
     if found:
@@ -250,7 +248,7 @@ def several_servers(environment: Mapping[str, Any]) -> list[Advice]:
     return [advice for place, it in places for advice in (*_unlike(place, it), *_silent(place, it))]
 
 
-def _unlike(place: str, servers: Mapping[str, Record | None]) -> Warnings:
+def _unlike(place: str, servers: Mapping[str, Mapping[str, Any] | None]) -> Warnings:
     known = {address: one for address, one in servers.items() if one}
     # What is compared: as of two runs, and the settings that servers were started with.
     settings = dict.fromkeys(name for one in known.values() for name in one.get("settings") or {})
@@ -260,9 +258,7 @@ def _unlike(place: str, servers: Mapping[str, Record | None]) -> Warnings:
         values = [(address, v) for address, one in known.items() if (v := get(one, *path)) is not None]
         if weight == "note" or not isinstance(common(name, [value for _, value in values]), tuple):
             continue
-        groups: dict[str, list[str]] = {}
-        for address, value in values:
-            groups.setdefault(in_words(name, value), []).append(address)
+        groups = by_key((in_words(name, value), address) for address, value in values)
         differing.append(f"{name} " + ", ".join(f"{value} ({_few(at)})" for value, at in groups.items()))
     if differing:
         more = len(differing) - _NAMED
@@ -275,7 +271,7 @@ def _unlike(place: str, servers: Mapping[str, Record | None]) -> Warnings:
         )
 
 
-def _silent(place: str, servers: Mapping[str, Record | None]) -> Warnings:
+def _silent(place: str, servers: Mapping[str, Mapping[str, Any] | None]) -> Warnings:
     if silent := [address for address, one in servers.items() if not one]:
         tell = "tells nothing of itself" if len(silent) == 1 else "tell nothing of themselves"
         yield Advice(

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-from venturi.analysis.cells.figures import Record, get, numeric, quotient
-from venturi.analysis.cells.hosts import counted, server_addresses, servers_are_known
+from venturi.analysis.advice import Advice
+from venturi.analysis.cells.figures import by_key, get, quotient
+from venturi.analysis.cells.hosts import counted, deals_streams_in_turn, server_addresses
+from venturi.analysis.cells.probes import single_links
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.workers import KEPT_UP
-
-__all__ = ["BEHIND", "Straggler", "machines", "stragglers"]
+from venturi.analysis.wording import listed, milliseconds, nouns_of, rate
+from venturi.common.units import Quantity, bit_rate, percent, plural
+from venturi.engine.record import Loader, Trial
 
 BEHIND = 0.8
 """Under this part of the others' rate a host is behind: Hadoop calls a task a straggler that is 20 % behind
@@ -125,9 +129,9 @@ class _Seen:
 
 def machines(environment: Mapping[str, Any]) -> dict[str, str]:
     """Loaders to the boot of the machine that each ran on, as far as a run's environment tells."""
-    told = environment.get("hosts")
-    found = {name: get(host, "boot_id") for name, host in told.items()} if isinstance(told, Mapping) else {}
-    return {name: str(boot) for name, boot in found.items() if boot}
+    hosts = environment.get("hosts")
+    found = hosts.items() if isinstance(hosts, Mapping) else ()
+    return {name: str(boot) for name, host in found if (boot := get(host, "boot_id"))}
 
 
 def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Straggler]:
@@ -137,12 +141,12 @@ def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Strag
     Left out are hosts where a server runs too. Loaders of one address are one; a host is compared with those
     only that have as many loaders, on machines that have as many. `boots`: `machines` of the run.
     """
-    seen: dict[str, list[_Seen]] = {}
-    for record in cell.records:
-        if len(record.get("hosts") or []) < 2 or _kept_up(record):
-            continue
-        for key, one in _compared(record, counted(cell), boots or {}).items():
-            seen.setdefault(key, []).append(one)
+    seen = by_key(
+        pair
+        for record in cell.records
+        if len(record.hosts) > 1 and not _kept_up(record)
+        for pair in _compared(record, counted(cell), boots or {}).items()
+    )
     fixed_time = bool(cell.parameters.get("duration_ns"))
     found = [
         _straggler(cell, trials, fixed_time)
@@ -155,10 +159,10 @@ def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Strag
     return sorted(found, key=lambda one: one.ratio)
 
 
-def _kept_up(record: Record) -> bool:
+def _kept_up(record: Trial) -> bool:
     """Whether a schedule set the rate: then no host is behind."""
-    rate = numeric(record, "schedule", "rate")
-    done = quotient(numeric(record, "counts", "batches"), numeric(record, "times", "interval_ns"), 1e9)
+    rate = record.schedule.rate
+    done = quotient(record.counts.batches, record.times.interval_ns, 1e9)
     return bool(rate) and (done is None or done >= KEPT_UP * (rate or 0.0))
 
 
@@ -175,10 +179,7 @@ def _stands_out(trials: Sequence[_Seen]) -> bool:
     """Whether it is further from the others than they are from one another, and than trials explain."""
     own = median(one.log_ratio for one in trials)
     swings = [abs(one.log_ratio - own) for one in trials]
-    others: dict[str, list[float]] = {}
-    for one in trials:
-        for name, ratio in _ratios(one.rivals).items():
-            others.setdefault(name, []).append(math.log(ratio))
+    others = by_key((name, math.log(ratio)) for one in trials for name, ratio in _ratios(one.rivals).items())
     usual = {name: median(values) for name, values in others.items()}
     swings += [abs(value - usual[name]) for name, values in others.items() for value in values]
     # Of few values the median deviation is too small (Croux and Rousseeuw, Time-Efficient Algorithms for Two
@@ -215,31 +216,30 @@ def _part_of(later: float, cell: Cell) -> float:
     return (quotient(later, cell.interval.value) or 0.0) if cell.interval.known else 0.0
 
 
-def _compared(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, _Seen]:
+def _compared(record: Trial, what: str, boots: Mapping[str, str]) -> dict[str, _Seen]:
     """Each host of a trial with those that it may be compared with; without those that have none."""
     units = _units(record, what, boots)
-    crowd: dict[str, int] = {}
-    for unit in units.values():
-        crowd[unit.machine] = crowd.get(unit.machine, 0) + len(unit.names)
+    crowd = Counter(unit.machine for unit in units.values() for _ in unit.names)
     serving = {address.rpartition(":")[0].strip("[]") for address in server_addresses(record)}
-    alike: dict[tuple[int, int], list[_Unit]] = {}
-    for unit in units.values():
-        # Beside a server the way is shorter and the cores are shared; it is no measure of the others either.
-        if unit.ends and unit.address not in serving:
-            alike.setdefault((len(unit.names), crowd[unit.machine]), []).append(unit)
+    # Beside a server the way is shorter and the cores are shared; it is no measure of the others either.
+    alike = by_key(
+        ((len(unit.names), crowd[unit.machine]), unit)
+        for unit in units.values()
+        if unit.ends and unit.address not in serving
+    )
     out = {}
     last = max((unit.end for unit in units.values() if unit.ends), default=0.0)
     whole = sum(unit.amount for unit in units.values())
     for group in alike.values():
         ratios = _ratios(group)
         # A host without peers is no measure for others either.
-        told = [unit for unit in group if _key(unit) in ratios]
-        ends = sorted(unit.end for unit in told)
-        amounts = sorted(unit.amount / unit.count for unit in told)
-        for unit in told if len(told) > 1 else ():
+        judged = [unit for unit in group if _key(unit) in ratios]
+        ends = sorted(unit.end for unit in judged)
+        amounts = sorted(unit.amount / unit.count for unit in judged)
+        for unit in judged if len(judged) > 1 else ():
             usual = _median_without(amounts, unit.amount / unit.count) * unit.count
             later, lost = last - _median_without(ends, unit.end), (usual - unit.amount) / whole
-            out[_key(unit)] = _Seen(unit, told, math.log(ratios[_key(unit)]), later, lost)
+            out[_key(unit)] = _Seen(unit, judged, math.log(ratios[_key(unit)]), later, lost)
     return out
 
 
@@ -249,10 +249,7 @@ def _ratios(group: Sequence[_Unit]) -> dict[str, float]:
     Of the rate per stream, and of all that the host moved where that is more: one that has more streams than
     the others is not behind because each of them gets less. Only streams at the same server compare.
     """
-    by_server: dict[int, list[float]] = {}
-    for unit in group:
-        for server in unit.amounts:
-            by_server.setdefault(server, []).append(unit.per_stream(server))
+    by_server = by_key((server, unit.per_stream(server)) for unit in group for server in unit.amounts)
     ordered = {server: sorted(rates) for server, rates in by_server.items()}
     wholes = sorted(unit.amount / unit.end for unit in group)
     out = {}
@@ -276,26 +273,243 @@ def _median_without(ordered: Sequence[float], value: float) -> float:
     return (other((left - 1) // 2) + other(left // 2)) / 2
 
 
-def _units(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, _Unit]:
+def _units(record: Trial, what: str, boots: Mapping[str, str]) -> dict[str, _Unit]:
     """By address, or where none was told by name."""
     out: dict[str, _Unit] = {}
     owners: dict[int, _Unit] = {}
-    for host in record.get("hosts") or []:
-        name, address = str(host["host"]), host.get("address")
+    for host in record.hosts:
+        name, address = host.host or "", host.address
         unit = out.setdefault(str(address or name), _Unit(address=address))
         unit.names.append(name)
-        unit.machine = boots.get(name) or str(host.get("node") or address or name)
-        first, count = host["streams"]
+        unit.machine = boots.get(name) or host.node or address or name
+        first, count = host.streams
         owners |= dict.fromkeys(range(first, first + count), unit)
-    apart = len(server_addresses(record)) if servers_are_known(record) else 1
-    for stream in record.get("streams") or []:
-        number, amount = stream.get("stream"), numeric(stream, what)
+    apart = len(server_addresses(record)) if deals_streams_in_turn(record) else 1
+    for stream in record.streams:
+        number, amount = stream.stream, stream[what]
         # A stream that moved nothing has no end.
-        end = numeric(stream, "end_ns") or numeric(record, "times", "interval_ns")
-        if number in owners and amount is not None and end:
+        end = stream.end_ns or record.times.interval_ns
+        if number is not None and number in owners and amount is not None and end:
             owners[number].add(number % apart, amount, end)
     return out
 
 
 def _key(unit: _Unit) -> str:
     return unit.address or unit.names[0]
+
+
+_NAMED = 3
+_LEAVE_OUT = (
+    "or leave the host out: a resource for the others, and [hosts] loader_resource (docs/scenarios.md)"
+)
+Ask = Callable[[Loader, Trial], float | None]
+
+
+def advise(
+    found: Sequence[Straggler], cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]
+) -> Advice | None:
+    """Of all cells' stragglers the one that is behind in most of them, at its worst; None where none is.
+
+    `cells`: those of the run, some of which several hosts ran.
+    """
+    if not found:
+        return None
+    by_host = by_key((f"{one.address} {one.name}", one) for one in found)
+    own = max(by_host.values(), key=lambda same: (len(same), -min(one.ratio for one in same)))
+    worst = min(own, key=lambda one: (one.one_of_two, one.ratio))
+    several = sum(len(r.hosts) > 1 for c in cells for r in c.records[:1])
+    where = f"; so it is in {len(own)} of {several} cells that several hosts ran" if several > 1 else ""
+    more = [f"{others[0].name}{_at(others[0])}" for others in by_host.values() if others is not own]
+    if more:
+        shown = more[:_NAMED] + ([f"{len(more) - _NAMED} more"] if len(more) > _NAMED else [])
+        where += f"; {listed(shown)} {'is' if len(more) == 1 else 'are'} behind too"
+    signs = _signs(worst, probes)
+    cause = listed(text for text, _ in signs) or _same(worst, probes)
+    if worst.one_of_two:
+        cause += "; with two hosts nobody can tell whether one is slow or the other one fast"
+    following = signs[0][1] if signs else _next(worst, probes)
+    return Advice("straggler", f"{describe(worst)}{where}", cause, f"{following}, {_LEAVE_OUT}")
+
+
+def describe(one: Straggler) -> str:
+    """`loader-2 (10.77.0.3) is a straggler: 11 % of the median rate per stream of the 3 others, ...`."""
+    streams, stream = one.cell.parameters.get("streams"), nouns_of(one.cell).stream
+    cell = f"{one.cell.operation} with {plural(streams, stream)}" if streams else one.cell.operation
+    head = f"{one.name}{_at(one)}"
+    part = f"{percent(one.ratio)} of the"
+    trials = f"behind in {one.behind} of {one.trials} good trials ({cell})"
+    if one.one_of_two:
+        text = (
+            f"{head} is the slower one of two: {part} rate per {stream} of {', '.join(one.others)}, {trials}"
+        )
+    else:
+        text = f"{head} is a straggler: {part} median rate per {stream} of {len(one.others)} others, {trials}"
+    if one.later_ns is None:
+        return f"{text}; as fast as the others it would have moved {percent(one.cost)} of the trial's more"
+    later = f"{Quantity(one.later_ns, unit='ns').text()} ({percent(one.cost)} of it)"
+    whom = ", ".join(one.others) if one.one_of_two else "the others' median"
+    return f"{text}; a trial ended {later} later than {whom}"
+
+
+def _at(one: Straggler) -> str:
+    return f" ({one.address})" if one.address else ""
+
+
+# ---- what speaks for a reason
+
+
+def _of(group: str, name: str) -> Ask:
+    return lambda host, _: host.resources[group][name]
+
+
+def _throttled(host: Loader, _: Trial) -> float | None:
+    return quotient(host.resources.cgroup.throttled_ns, host.resources.window_ns)
+
+
+def _dropped(host: Loader, _: Trial) -> float | None:
+    found = [host.resources.network.rx_drops, host.resources.network.tx_drops]
+    counted = [value for value in found if value is not None]
+    return sum(counted) if counted else None
+
+
+def _started(host: Loader, record: Trial) -> float | None:
+    """When its last stream began, as a share of the trial."""
+    first, count = host.streams
+    begun = [
+        start
+        for stream in record.streams
+        if first <= (stream.stream or 0) < first + count and (start := stream.start_ns) is not None
+    ]
+    return quotient(max(begun), record.times.interval_ns) if begun else None
+
+
+def _less(own: float, usual: float, _: float) -> bool:
+    return own <= BEHIND * usual
+
+
+def _held(own: float, usual: float, _: float) -> bool:
+    """5 % of the time, and twice as much as at the others."""
+    return own >= max(0.05, 2 * usual)
+
+
+def _many(own: float, usual: float, _: float) -> bool:
+    """Five times the others' losses; fewer than ten a trial are any link's."""
+    return own >= max(10.0, 5 * usual)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+class _Sign(NamedTuple):
+    """What tells a host from the others, and what to do about it."""
+
+    ask: Ask | None
+    """Its figure in a record; None: what raw TCP carries from it alone."""
+    differs: Callable[[float, float, float], bool]
+    """By both figures and its rate over the others'."""
+    spell: Callable[[float], str]
+    text: str
+    next: str
+
+
+_SIGNS = (
+    _Sign(
+        None, _less, rate, "raw TCP from it alone carries {own}, from the others {usual}: its link is slow",
+        "Look at that host's link: its speed (ethtool), errors and drops (ip -s link), a limit set on it "
+        "(tc qdisc), the port of the switch",
+    ),
+    _Sign(
+        _throttled, _held, percent,
+        "the quota of its control group held it back {own} of the time, the others {usual}",
+        "Give its container or slice as many CPUs as the others have",
+    ),
+    _Sign(
+        _of("host", "steal_share"), _held, percent,
+        "{own} of its CPU time was stolen, {usual} of the others'",
+        "It is a virtual machine whose host has too much to do: repeat at a quieter time",
+    ),
+    _Sign(
+        _of("host", "busy_share"), lambda own, usual, _: own >= max(0.9, usual + 0.1), percent,
+        "its host's CPUs were busy {own}, the others' {usual}",
+        "See what else runs there (top) and end it, or give it fewer streams",
+    ),
+    _Sign(
+        _of("host", "cores"), _less, _number, "its host has {own} CPUs, the others {usual}",
+        "Compare hosts that are alike",
+    ),
+    _Sign(
+        _of("network", "speed_bits_per_second"), _less, bit_rate,
+        "its interface runs at {own}, the others' at {usual}",
+        "Look at its cable and the port of the switch: ethtool says what both ends agreed on",
+    ),
+    _Sign(
+        _of("sockets", "retransmits"), _many, _number,
+        "{own} segments were sent again in a trial, {usual} at the others",
+        "Look for errors on its way: ip -s link, ethtool -S, the switch's counters",
+    ),
+    _Sign(
+        _dropped, _many, _number,
+        "{own} packets were dropped by its interface in a trial, {usual} at the others",
+        "Look for errors on its way: ip -s link, ethtool -S, the switch's counters",
+    ),
+    _Sign(
+        # Under 0.1 ms more it is the scheduler's, not the way's.
+        _of("sockets", "rtt_ns"), lambda own, usual, _: own >= max(2 * usual, usual + 100e3), milliseconds,
+        "its connections' round trip was {own}, the others' {usual}",
+        "It is further away, or a queue on its way is full: ping it when nothing runs",
+    ),
+    _Sign(
+        _started, lambda own, usual, rate: own - usual >= (1 - rate) / 2, percent,
+        "its last stream began {own} of the trial after the start, the others' {usual}",
+        "Move more per stream, or measure longer; clocks that differ are in the table of loaders",
+    ),
+)  # fmt: skip
+
+
+def _figures(
+    one: Straggler, ask: Ask | None, probes: Sequence[Mapping[str, Any]]
+) -> tuple[float, float] | None:
+    """A figure of this host and of the others: medians over trials, and over the others; None if either was
+    not measured."""
+    if ask is None:
+        alone = single_links(probes, one.cell.parameters)
+        values = {name: [alone[name]] for name in (*one.names, *one.others) if name in alone}
+    else:
+        values = by_key(
+            (host.host or "", value)
+            for record in one.cell.records
+            for host in record.hosts
+            if (value := ask(host, record)) is not None
+        )
+    own = [value for name in one.names for value in values.get(name, ())]
+    rest = [median(values[name]) for name in one.others if name in values]
+    return (median(own), median(rest)) if own and rest else None
+
+
+def _signs(one: Straggler, probes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """What clearly differs at this host from the others, the most telling first, each with what to do."""
+    found = [(sign, _figures(one, sign.ask, probes)) for sign in _SIGNS]
+    return [
+        (sign.text.format(own=sign.spell(figures[0]), usual=sign.spell(figures[1])), sign.next)
+        for sign, figures in found
+        if figures is not None and sign.differs(*figures, one.ratio)
+    ]
+
+
+def _same(one: Straggler, probes: Sequence[Mapping[str, Any]]) -> str:
+    """What was measured and does not differ from the others."""
+    same = []
+    if (links := _figures(one, None, probes)) is not None:
+        same.append(f"its link carries as much ({rate(links[0])} of raw TCP, the others' {rate(links[1])})")
+    if (busy := _figures(one, _of("host", "busy_share"), probes)) is not None:
+        same.append(f"its CPUs were no busier ({percent(busy[0])}, the others' {percent(busy[1])})")
+    text = "nothing that was measured shows why"
+    return f"{text}: {listed(same)}" if same else text
+
+
+def _next(one: Straggler, probes: Sequence[Mapping[str, Any]]) -> str:
+    probed = one.cell.parameters.get("on") != "spark"
+    if _figures(one, None, probes) is None and probed and not one.cell.in_rows:
+        return "Measure each host's link alone: `venturi run ... --ceilings once --fresh-ceilings`"
+    return "Run `venturi doctor` there and on another one and compare"

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from venturi.analysis import wording
 from venturi.analysis.advice import Advice
 from venturi.analysis.cells.ceilings import LINK, SOCKETS, surely_above
-from venturi.analysis.cells.figures import CALLS, Record, get, main_rate, numeric, quotient, steady_main
+from venturi.analysis.cells.figures import CALLS, main_rate, quotient, steady_main
 from venturi.analysis.cells.machines import cpu_balance, host_noise
 from venturi.analysis.cells.summary import Cell, ends_by_itself, varying
-from venturi.analysis.statistics import groups
-from venturi.analysis.statistics.intervals import median_of_known, range_coverage
+from venturi.analysis.statistics.difference import slow_trials, two_groups
+from venturi.analysis.statistics.intervals import median_of, range_coverage
 from venturi.analysis.wording import USUAL_REPEATS, listed, nouns_of
 from venturi.common.units import Quantity, percent, plural
+from venturi.engine.record import Trial
 from venturi.targets.system import NO_PLACE, is_shared, scheme_of, servers_batches
 
 STEADY_DIFFERS = 0.05
@@ -39,7 +41,7 @@ SKEW = 0.01
 Warnings = Iterator[Advice]
 
 
-def good_trials(cells: Sequence[Cell]) -> Iterator[tuple[Record, Cell]]:
+def good_trials(cells: Sequence[Cell]) -> Iterator[tuple[Trial, Cell]]:
     return ((record, cell) for cell in cells for record in cell.records)
 
 
@@ -69,11 +71,9 @@ def _cells_of(n: int, total: int) -> str:
     return "the only cell" if n == total == 1 else f"{n} of {total} cells"
 
 
-def failures(measured: Sequence[Record], command: Sequence[str] | None) -> Warnings:
+def failures(measured: Sequence[Trial], command: Sequence[str] | None) -> Warnings:
     again = f"venturi {'ab BASE HEAD' if (command or ())[1:2] == ['ab'] else 'run'} --resume RUN"
-    kinds = Counter(
-        str(get(r, "error", "kind") or "unknown") for r in measured if r.get("outcome") == "failed"
-    )
+    kinds = Counter(str(r.error.kind or "unknown") for r in measured if r.outcome == "failed")
     if kinds:
         yield Advice(
             "failed",
@@ -82,7 +82,7 @@ def failures(measured: Sequence[Record], command: Sequence[str] | None) -> Warni
             "their errors are listed as failed, and no figure counts them",
             f"Fix the cause, then: `{again} --retry-failed`",
         )
-    if cut := sum(r.get("outcome") == "interrupted" for r in measured):
+    if cut := sum(r.outcome == "interrupted" for r in measured):
         yield Advice(
             "interrupted",
             f"{cut} of {len(measured)} trials were interrupted",
@@ -95,7 +95,7 @@ def unverified(cells: Sequence[Cell]) -> Warnings:
     loose = {
         cell.name
         for record, cell in good_trials(cells)
-        if _asked(record) in (None, "none") and _achieved(record) == "none"
+        if _requested(record) in (None, "none") and _achieved(record) == "none"
     }
     if loose:
         yield Advice(
@@ -111,15 +111,17 @@ def weaker(cells: Sequence[Cell]) -> Warnings:
     # For upserts, sums of what was added stand for the values.
     enough = {"checksum": ("checksum", "sums"), "count": ("checksum", "sums", "count", None)}
     less = [
-        r for r, _ in good_trials(cells) if _achieved(r) not in enough.get(str(_asked(r)), (_achieved(r),))
+        r
+        for r, _ in good_trials(cells)
+        if _achieved(r) not in enough.get(str(_requested(r)), (_achieved(r),))
     ]
     if not less:
         return
     how = sorted({str(_achieved(r)) for r in less})
-    upserts = all(get(r, "parameters", "operation") == "upsert" for r in less)
+    upserts = all(r.parameters.get("operation") == "upsert" for r in less)
     trials = "1 trial was" if len(less) == 1 else f"{len(less)} trials were"
-    asked = "sums" if upserts else " or ".join(sorted({str(_asked(r)) for r in less}))
-    notes = (note for r in less if (note := get(r, "verification", "note")))
+    asked = "sums" if upserts else " or ".join(sorted({str(_requested(r)) for r in less}))
+    notes = (note for r in less if (note := r.verification.note))
     yield Advice(
         "weaker",
         f"{trials} not verified, though {asked} was asked for"
@@ -145,15 +147,15 @@ def _compared(how: Sequence[str]) -> str:
     return "Neither values nor rows were compared"
 
 
-def _asked(record: Record) -> object:
-    return get(record, "verification", "requested")
+def _requested(record: Trial) -> object:
+    return record.verification.requested
 
 
-def _achieved(record: Record) -> object:
-    return get(record, "verification", "achieved")
+def _achieved(record: Trial) -> object:
+    return record.verification.achieved
 
 
-def disturbances(cells: Sequence[Cell], measured: Sequence[Record]) -> list[Advice]:
+def disturbances(cells: Sequence[Cell], measured: Sequence[Trial]) -> list[Advice]:
     """What took time or CPUs away from the trials; first what took the largest share."""
     shares = [noise for r in measured if (noise := host_noise(r)) is not None]
     found = [*_stood_still(cells), *_stolen(shares), *_load(shares)]
@@ -167,13 +169,13 @@ def _stood_still(cells: Sequence[Cell]) -> Iterator[tuple[float, Advice]]:
         (ns, end, r)
         for r in good
         for end in ("client", "server")
-        if (ns := numeric(r, "resources", end, "process", "paused_ns"))
+        if (ns := r.resources[end].process.paused_ns)
     ]
     if not paused:
         return
     longest, end, record = max(paused, key=lambda found: found[0])
-    interval = numeric(record, "times", "interval_ns") or 0.0
-    hit = len({str(r.get("trial")) for _, _, r in paused})
+    interval = record.times.interval_ns or 0.0
+    hit = len({r.trial for _, _, r in paused})
     yield (
         longest / (interval or longest),
         Advice(
@@ -202,7 +204,7 @@ def _stolen(shares: Sequence[tuple[float, float]]) -> Iterator[tuple[float, Advi
 
 
 def _load(shares: Sequence[tuple[float, float]]) -> Iterator[tuple[float, Advice]]:
-    load = median_of_known(load for _, load in shares) or 0.0
+    load = median_of(load for _, load in shares) or 0.0
     if load > OTHER_LOAD:
         yield (
             load,
@@ -215,12 +217,12 @@ def _load(shares: Sequence[tuple[float, float]]) -> Iterator[tuple[float, Advice
         )
 
 
-def unbalanced(measured: Sequence[Record]) -> Warnings:
+def unbalanced(measured: Sequence[Trial]) -> Warnings:
     """Trials whose processes used more CPU time than their host was busy, which cannot be."""
     known = [b for r in measured if (b := cpu_balance(r)) is not None]
-    over = [b for b in known if -b.others > max(LEAST_OVER, OVER * b.busy)]
+    over = [b for b in known if -b.foreign > max(LEAST_OVER, OVER * b.busy)]
     if over:
-        most = min(over, key=lambda b: b.others)
+        most = min(over, key=lambda b: b.foreign)
         parts = listed(f"{role} {used:.2f}" for role, used in most.parts.items())
         yield Advice(
             "balance",
@@ -232,7 +234,7 @@ def unbalanced(measured: Sequence[Record]) -> Warnings:
 
 
 def instrument(cells: Sequence[Cell]) -> Warnings:
-    most = max((numeric(r, "instrument", "share") or 0.0 for r, _ in good_trials(cells)), default=0.0)
+    most = max((r.instrument.share or 0.0 for r, _ in good_trials(cells)), default=0.0)
     if most > INSTRUMENT:
         yield Advice(
             "instrument",
@@ -267,7 +269,7 @@ def steady(cells: Sequence[Cell]) -> Warnings:
     off = [
         (ratio - 1, c)
         for c in cells
-        if (ratio := median_of_known(quotient(steady_main(r), main_rate(r)) for r in c.records)) is not None
+        if (ratio := median_of(quotient(steady_main(r), main_rate(r)) for r in c.records)) is not None
         and abs(ratio - 1) > STEADY_DIFFERS
     ]
     if worst := _worst(off, cells):
@@ -308,13 +310,13 @@ def cut_short(cells: Sequence[Cell]) -> Warnings:
     longer = [
         (taken / asked, c)
         for c in cells
-        if (asked := numeric(c.parameters, "duration_ns"))
+        if (asked := c.parameters.get("duration_ns"))
         and (taken := _batch_time(c)) is not None
         and taken > asked
     ]
     if worst := _worst(longer, cells):
         _, cell, number = worst
-        taken, asked = _batch_time(cell) or 0.0, numeric(cell.parameters, "duration_ns")
+        taken, asked = _batch_time(cell) or 0.0, cell.parameters.get("duration_ns")
         yield Advice(
             "cut",
             f"a batch took longer than a trial was to last in {number} (most: "
@@ -326,15 +328,14 @@ def cut_short(cells: Sequence[Cell]) -> Warnings:
 
 
 def _batch_time(cell: Cell) -> float | None:
-    return median_of_known(numeric(r, "latency", "service", "mean") for r in cell.records)
+    return median_of(r.latency.service.mean for r in cell.records)
 
 
 def skew(cells: Sequence[Cell]) -> Warnings:
     skews = (
         (s, c)
         for r, c in good_trials(cells)
-        if (s := quotient(numeric(r, "times", "start_skew_ns"), numeric(r, "times", "interval_ns")))
-        and s > SKEW
+        if (s := quotient(r.times.start_skew_ns, r.times.interval_ns)) and s > SKEW
     )
     if worst := _worst(skews, cells):
         most, cell, _ = worst
@@ -351,7 +352,7 @@ def skew(cells: Sequence[Cell]) -> Warnings:
 def two_speeds(cells: Sequence[Cell]) -> Warnings:
     """Trials of one cell at two speeds: a median between them is neither."""
     rates = [[v for r in c.records if (v := main_rate(r)) is not None] for c in cells]
-    grouped = [(found, c) for c, each in zip(cells, rates, strict=True) if (found := groups.two_groups(each))]
+    grouped = [(found, c) for c, each in zip(cells, rates, strict=True) if (found := two_groups(each))]
     if grouped:
         most, cell = max(grouped, key=lambda pair: pair[0].least)
         text = (
@@ -359,7 +360,7 @@ def two_speeds(cells: Sequence[Cell]) -> Warnings:
             f"{most.trials} are {most.least:.1f} times slower, {cell_label(cell, cells)})"
         )
         step = "Read them one by one: `venturi show RUN --cell CELL`"
-    elif found := groups.slow_trials(rates):
+    elif found := slow_trials(rates):
         slower = f"{found.least:.1f}" + (f" to {found.most:.1f}" if found.most >= found.least + 0.05 else "")
         text = (
             f"{found.slow} of {found.trials} trials ({percent(found.share)}) "
@@ -393,7 +394,7 @@ def too_wide(cells: Sequence[Cell]) -> Warnings:
         )
 
 
-def no_ceiling(cells: Sequence[Cell], probes: Sequence[Record]) -> Warnings:
+def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Warnings:
     # The empty target is itself a limit.
     without = [
         c

@@ -21,6 +21,7 @@ from venturi.analysis.cells.probes import (
 from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
 from venturi.common import links
 from venturi.common.units import Quantity
+from venturi.engine.record import Trial
 from venturi.targets.system import DRIVERS, FILES, NO_PLACE, PIPES, is_shared, is_tls, is_unix, scheme_of
 
 __all__ = [
@@ -76,12 +77,12 @@ class Ceiling:
         return self.share is not None and (self.share.low > 1.0 or self.share.median > OVER)
 
 
-def _same_machine(parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> bool:
+def _same_machine(parameters: Mapping[str, Any], records: Sequence[Trial]) -> bool:
     """Whether both ends share this host's processors and disks: as the trials found, else by the address."""
     for record in records:
-        known = (record.get("resources") or {}).get("same_machine")
+        known = record.resources.same_machine
         if known is not None:
-            return bool(known)
+            return known
     target = str(parameters.get("target") or "")
     parts = urlsplit(target)
     host = parts.hostname or ""
@@ -93,10 +94,9 @@ def _same_machine(parameters: Mapping[str, Any], records: Sequence[Mapping[str, 
     )
 
 
-def _cores_of(records: Sequence[Mapping[str, Any]]) -> int:
+def _cores_of(records: Sequence[Trial]) -> int:
     """Of the client's host, as its trials tell; the least where they do not."""
-    hosts = (((r.get("resources") or {}).get("client") or {}).get("host") or {} for r in records)
-    return max((int(host.get("cores") or 1) for host in hosts), default=1)
+    return max((r.resources.client.host.cores or 1 for r in records), default=1)
 
 
 def _scaled(ceiling: Ceiling, factor: float) -> Ceiling:
@@ -207,7 +207,7 @@ class Limits:
         self,
         parameters: Mapping[str, Any],
         message_bytes: float | None,
-        records: Sequence[Mapping[str, Any]] = (),
+        records: Sequence[Trial] = (),
         payload_per_wire: float | None = None,
         done: Moved | None = None,
     ) -> dict[str, Ceiling]:
@@ -246,16 +246,16 @@ class Limits:
             del limits[MEMORY]
         return limits
 
-    def _link(self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Ceiling | None:
+    def _link(self, parameters: Mapping[str, Any], records: Sequence[Trial]) -> Ceiling | None:
         """Of a link that was made for the run: what full packets of TCP carry at the rate that was measured.
         What others take of it is theirs."""
-        link = links.known(parameters.get("link"))
+        link = links.read_link(parameters.get("link"))
         if link is None or parameters.get("operation") not in ("get", "put"):
             return None
         way = links.way(parameters["operation"])
         part = link.payload_part * (1 - cross_traffic_share(parameters))
         found: list[Sample] = [
-            (every / 8 * part, record.get("repeat"))
+            (every / 8 * part, record.repeat)
             for record in records
             if part > 0 and (rate := link_bits(record, way)) and (every := shared_rate(parameters, way, rate))
         ]
@@ -317,7 +317,7 @@ class Limits:
         )
 
     def _workers(
-        self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]], sends: str, takes: str
+        self, parameters: Mapping[str, Any], records: Sequence[Trial], sends: str, takes: str
     ) -> Iterable[tuple[str, int]]:
         """What the sender and the receiver do, and the cores that each, where it is on this host, can put to
         it."""
@@ -329,9 +329,7 @@ class Limits:
                 threads = parameters.get("threads") if client else None
                 yield verb, min(int(threads or cores), cores)
 
-    def _cipher(
-        self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
-    ) -> Iterable[Ceiling]:
+    def _cipher(self, parameters: Mapping[str, Any], records: Sequence[Trial]) -> Iterable[Ceiling]:
         """Of bytes on the wire."""
         if parameters.get("operation") not in ("get", "put") or not is_tls(str(parameters.get("target"))):
             return
@@ -346,7 +344,7 @@ class Limits:
         self,
         parameters: Mapping[str, Any],
         size: float | None,
-        records: Sequence[Mapping[str, Any]],
+        records: Sequence[Trial],
     ) -> Iterable[Ceiling]:
         """The codec's rate of one core x the cores that each end on this host can put to it."""
         codec = codec_of(parameters.get("compression"))
@@ -359,7 +357,7 @@ class Limits:
             if one is not None:
                 yield _scaled(one, workers)
 
-    def _disk(self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Ceiling | None:
+    def _disk(self, parameters: Mapping[str, Any], records: Sequence[Trial]) -> Ceiling | None:
         """The better way of writing, where what is put stays on this host's disk."""
         if not waits_for_disk(parameters) or not _same_machine(parameters, records):
             return None
@@ -367,7 +365,7 @@ class Limits:
         return self._best(DISK, keys)
 
     def _commits(
-        self, parameters: Mapping[str, Any], size: float | None, records: Sequence[Mapping[str, Any]]
+        self, parameters: Mapping[str, Any], size: float | None, records: Sequence[Trial]
     ) -> Ceiling | None:
         """Payload in batches of which each connection has one at a time that waits for its commit. Commits of
         several connections may be on the disk together."""

@@ -10,11 +10,13 @@ import operator
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 from venturi.common.hdr import batches_for
+from venturi.engine.record import CpuTime, Latency, Process, Trial
 
-Record = Mapping[str, Any]
+K = TypeVar("K")
+V = TypeVar("V")
 ENDS = ("client", "server")
 CALLS = ("plugin", "driver")
 """Stages of calls into code of somebody else's: what its other end does is within them."""
@@ -26,28 +28,36 @@ IN_ROWS = frozenset(NOUNS)
 ROW_UNITS = ("rows/s", "points/s")
 
 
-def get(record: Any, *path: str) -> Any:
-    """The value under a path of keys, None where any of them is missing."""
+def get(environment: Any, *path: str) -> Any:
+    """The value under a path of keys of an environment, None where any of them is missing."""
     for name in path:
-        # isinstance of an abstract class is slow, and a large run asks millions of times.
-        if type(record) is not dict and not isinstance(record, Mapping):
-            return None
-        record = record.get(name)
-    return record
+        environment = environment.get(name) if isinstance(environment, Mapping) else None
+    return environment
 
 
-def numeric(record: Any, *path: str) -> float | None:
-    """The number under a path, None where there is none. `true` is no number."""
-    # As `get`, of which a call for each of millions of numbers would be a third more.
-    for name in path:
-        if type(record) is not dict and not isinstance(record, Mapping):
-            return None
-        record = record.get(name)
-    if type(record) is float or record is None:
-        return record
-    if type(record) is int:
-        return float(record)
-    return float(record) if isinstance(record, (int, float)) and not isinstance(record, bool) else None
+def cpu_per(record: Trial, counted: str, ends: Sequence[str] = ENDS) -> float | None:
+    """CPU time of these ends per byte of payload (ns/B, which is s/GB) or per row (ns); None where that of an
+    end is not known."""
+    known = [time for end in ends if (time := cpu_ns(record, end)) is not None]
+    return quotient(sum(known), record.counts[counted]) if len(known) == len(ends) else None
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a parameter's value is a number: `True` is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """The values of each key, in their order."""
+    out: dict[K, list[V]] = {}
+    for key, value in pairs:
+        out.setdefault(key, []).append(value)
+    return out
+
+
+def grouped(items: Iterable[V], key: Callable[[V], Any]) -> dict[Any, list[V]]:
+    """These by their key, each group in its order."""
+    return by_key((key(one), one) for one in items)
 
 
 def quotient(amount: float | None, divisor: float | None, scale: float = 1.0) -> float | None:
@@ -55,35 +65,35 @@ def quotient(amount: float | None, divisor: float | None, scale: float = 1.0) ->
     return None if amount is None or divisor is None or divisor <= 0 else amount / divisor * scale
 
 
-def throughput(record: Record) -> float | None:
+def throughput(record: Trial) -> float | None:
     """Payload over the whole interval (B/s); of an imported trial the rate that its tool printed, if any."""
-    printed = numeric(record, "rates", "bytes_per_second")
+    printed = record.rates.bytes_per_second
     if printed is not None:
         return printed
-    return quotient(numeric(record, "counts", "payload_bytes"), numeric(record, "times", "interval_ns"), 1e9)
+    return quotient(record.counts.payload_bytes, record.times.interval_ns, 1e9)
 
 
-def per_second(record: Record, what: str) -> float | None:
+def per_second(record: Trial, what: str) -> float | None:
     """Rows or batches a second over the whole interval; the printed rate of an imported trial comes first."""
-    printed = numeric(record, "rates", f"{what}_per_second")
+    printed: float | None = record.rates[f"{what}_per_second"]
     if printed is not None:
         return printed
-    return quotient(numeric(record, "counts", what), numeric(record, "times", "interval_ns"), 1e9)
+    return quotient(record.counts[what], record.times.interval_ns, 1e9)
 
 
-def wire_bytes(record: Record) -> float | None:
+def wire_bytes(record: Trial) -> float | None:
     """Bytes on the wire of what was counted. Of a get that ends with its time more was on its way by then,
     which is checked but not counted."""
-    wire = numeric(record, "counts", "wire_bytes") or None
-    if wire is None or get(record, "parameters", "operation") != "get":
+    wire = record.counts.wire_bytes or None
+    if wire is None or record.parameters.get("operation") != "get":
         return wire
-    counted, checked = numeric(record, "counts", "rows"), numeric(record, "verification", "rows")
+    counted, checked = record.counts.rows, record.verification.rows
     return wire * counted / checked if counted and checked and checked > counted else wire
 
 
-def in_rows_of(record: Record) -> bool:
+def in_rows_of(record: Trial) -> bool:
     """Whether this trial is counted in rows, by what it did."""
-    return get(record, "parameters", "operation") in IN_ROWS
+    return record.parameters.get("operation") in IN_ROWS
 
 
 def main_unit(operation: object) -> str:
@@ -96,37 +106,41 @@ def noun(operation: object) -> str:
     return NOUNS.get(str(operation), "row")
 
 
-def main_rate(record: Record) -> float | None:
+def main_rate(record: Trial) -> float | None:
     """The figure by which a trial is judged: rows (points) a second of an upsert (ingest), else payload."""
     return per_second(record, "rows") if in_rows_of(record) else throughput(record)
 
 
-def steady_throughput(record: Record) -> float | None:
+def steady_throughput(record: Trial) -> float | None:
     """Payload over the steady window (B/s); None where no window was found."""
-    moved = numeric(record, "times", "steady_payload_bytes")
-    return quotient(moved or None, numeric(record, "times", "steady_ns"), 1e9)
+    moved = record.times.steady_payload_bytes
+    return quotient(moved or None, record.times.steady_ns, 1e9)
 
 
-def steady_rows(record: Record) -> float | None:
+def steady_rows(record: Trial) -> float | None:
     """Rows a second over the steady window; None where no window was found."""
-    moved = numeric(record, "times", "steady_rows")
-    return quotient(moved or None, numeric(record, "times", "steady_ns"), 1e9)
+    moved = record.times.steady_rows
+    return quotient(moved or None, record.times.steady_ns, 1e9)
 
 
-def steady_main(record: Record) -> float | None:
+def steady_main(record: Trial) -> float | None:
     """The steady figure in what the trial is judged by."""
     return steady_rows(record) if in_rows_of(record) else steady_throughput(record)
 
 
-def cpu_ns(record: Record, end: str) -> float | None:
+def cpu_ns(record: Trial, end: str) -> int | None:
     """CPU time of one end, user and system (ns); None where it was not accounted."""
-    user, system = numeric(record, "cpu", end, "user_ns"), numeric(record, "cpu", end, "system_ns")
-    return None if user is None and system is None else (user or 0.0) + (system or 0.0)
+    return total_ns(record.cpu[end])
 
 
-def cores(record: Record, cpu: float | None) -> float | None:
+def total_ns(spent: CpuTime | Process) -> int | None:
+    user, system = spent.user_ns, spent.system_ns
+    return None if user is None and system is None else (user or 0) + (system or 0)
+
+
+def cores(record: Trial, cpu: float | None) -> float | None:
     """Cores that a CPU time (ns) kept busy over the interval."""
-    return quotient(cpu, numeric(record, "times", "interval_ns"))
+    return quotient(cpu, record.times.interval_ns)
 
 
 _TICKS_NS = 100_000_000
@@ -134,50 +148,46 @@ _TICKS_NS = 100_000_000
 
 
 def cpu_figures(
-    records: Sequence[Record], end: str, figure: Callable[[Record, float | None], float | None]
+    records: Sequence[Trial], end: str, figure: Callable[[Trial, float | None], float | None]
 ) -> Iterator[float | None]:
     """A figure of each trial by its CPU time. None of any where a short trial seems to have used none: the
     host counts in ticks, and that is less than one."""
     used = [cpu_ns(r, end) for r in records]
     short = any(
-        cpu == 0 and (numeric(r, "times", "interval_ns") or 0.0) < _TICKS_NS
-        for r, cpu in zip(records, used, strict=True)
+        cpu == 0 and (r.times.interval_ns or 0.0) < _TICKS_NS for r, cpu in zip(records, used, strict=True)
     )
     return iter([None] * len(used) if short else map(figure, records, used))
 
 
-def percentile(
-    record: Record, percent: float, kinds: Sequence[str] = ("response", "service")
-) -> float | None:
+def percentile(record: Trial, percent: float, kinds: Sequence[str] = ("response", "service")) -> float | None:
     """A latency percentile (ns): response time for an open loop, service time for a closed one (METHOD). None
     where too few batches were timed for it."""
     for kind in kinds:
-        found = get(record, "latency", kind, "percentiles") or ()
-        timed = numeric(record, "latency", kind, "count") if found else None
+        latency: Latency = record.latency[kind]
+        found, timed = latency.percentiles, latency.count
         if timed is not None and timed < batches_for(percent):
             continue
         # They rise, but for those that another tool may have written otherwise.
         first = bisect_left(found, percent - 1e-9, key=_first)
         for at, value in itertools.chain(found[first : first + 1], found):
-            if -1e-9 < float(at) - percent < 1e-9:
-                return float(value)
+            if -1e-9 < at - percent < 1e-9:
+                return value
     return None
 
 
 _first = operator.itemgetter(0)
 
 
-def batches_timed(records: Iterable[Record]) -> int | None:
+def batches_timed(records: Iterable[Trial]) -> int | None:
     """The least number of batches that a trial of these has timed."""
-    counted = [numeric(r, "latency", kind, "count") for r in records for kind in ("response", "service")]
-    return int(min(known)) if (known := [n for n in counted if n]) else None
+    counted = [r.latency[kind].count for r in records for kind in ("response", "service")]
+    return min(filter(None, counted), default=None)
 
 
-def stage_shares(record: Record, end: str) -> dict[str, float]:
+def stage_shares(record: Trial, end: str) -> dict[str, float]:
     """Each stage's share of what that end accounted for; empty where it did not."""
-    found = {k: float(v) for k, v in (get(record, "stages", end) or {}).items() if isinstance(v, int | float)}
-    total = sum(found.values())
-    return {name: value / total for name, value in found.items()} if total > 0 else {}
+    total = sum(record.stages[end].values())
+    return {name: value / total for name, value in record.stages[end].items()} if total else {}
 
 
 def middle_shares(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -188,6 +198,6 @@ def middle_shares(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: median(one.get(name, 0.0) for one in known) for name in names}
 
 
-def is_good(record: Record) -> bool:
+def is_good(record: Trial) -> bool:
     """Whether a trial counts towards its cell: ended well, and not a warm-up."""
-    return record.get("outcome") == "ok" and not record.get("warmup")
+    return record.outcome == "ok" and not record.warmup

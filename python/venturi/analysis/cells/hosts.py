@@ -9,15 +9,16 @@ not ours, the nodes of Cassandra that have a row) it is not, and all servers are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from venturi.analysis.cells.figures import get, numeric, quotient
+from venturi.analysis.cells.figures import quotient, total_ns
 from venturi.analysis.cells.summary import Cell, by_operation, by_setting, varying
 from venturi.common.links import LINK_SETTINGS
 from venturi.common.units import Quantity, percent
+from venturi.engine.record import Loader, Trial
 
 __all__ = [
     "HERE",
@@ -32,6 +33,7 @@ __all__ = [
     "Step",
     "axis_of",
     "counted",
+    "deals_streams_in_turn",
     "evenness",
     "has_several_hosts",
     "hosts",
@@ -41,7 +43,6 @@ __all__ = [
     "ratio_of",
     "scaled",
     "server_addresses",
-    "servers_are_known",
 ]
 
 
@@ -75,18 +76,18 @@ class Host:
 
 def has_several_hosts(cell: Cell) -> bool:
     """Whether more than one loader ran it."""
-    return any(len(record.get("hosts") or []) > 1 for record in cell.records)
+    return any(len(record.hosts) > 1 for record in cell.records)
 
 
 def hosts(cell: Cell) -> list[Host]:
     """In their order; empty where one process ran all streams."""
     what = counted(cell)
-    found: dict[str, list[tuple[Mapping[str, Any], float]]] = {}
+    found: dict[str, list[tuple[Loader, float]]] = {}
     for record in cell.records:
-        listed = record.get("hosts") or []
+        listed = record.hosts
         total = sum(host[what] for host in listed)
         for host in listed:
-            found.setdefault(host["host"], []).append((host, host[what] / total if total else 0.0))
+            found.setdefault(host.host or "", []).append((host, host[what] / total if total else 0.0))
     return [_host(name, trials, what) for name, trials in found.items()]
 
 
@@ -94,7 +95,7 @@ def rates(cell: Cell) -> list[list[float]]:
     """Of each good trial every loader's rate, of those that took time."""
     what = counted(cell)
     return [
-        [host[what] * 1e9 / host["interval_ns"] for host in record.get("hosts") or [] if host["interval_ns"]]
+        [rate for host in record.hosts if (rate := quotient(host[what], host.interval_ns, 1e9)) is not None]
         for record in cell.records
     ]
 
@@ -104,38 +105,28 @@ def counted(cell: Cell) -> str:
     return "rows" if cell.in_rows else "payload_bytes"
 
 
-def _host(name: str, trials: Sequence[tuple[Mapping[str, Any], float]], what: str) -> Host:
+def _host(name: str, trials: Sequence[tuple[Loader, float]], what: str) -> Host:
     listed = [host for host, _ in trials]
     first = listed[-1]
-    cores = [
-        used
-        for host in listed
-        if (spent := _spent(host)) is not None
-        and (used := quotient(spent, numeric(host, "interval_ns"))) is not None
-    ]
-    busy = [b for host in listed if (b := numeric(host, "resources", "host", "busy_share")) is not None]
+    cores = [used for host in listed if (used := quotient(total_ns(host.cpu), host.interval_ns)) is not None]
+    busy = [b for host in listed if (b := host.resources.host.busy_share) is not None]
     return Host(
         name,
-        first.get("address"),
-        first.get("node"),
-        bool(first.get("lead")),
-        first["streams"][0],
-        first["streams"][1],
-        median(host["rows"] for host in listed),
-        median(host["payload_bytes"] for host in listed),
-        median(host[what] * 1e9 / host["interval_ns"] if host["interval_ns"] else 0.0 for host in listed),
+        first.address,
+        first.node,
+        bool(first.lead),
+        first.streams[0],
+        first.streams[1],
+        median(host.rows or 0 for host in listed),
+        median(host.payload_bytes or 0 for host in listed),
+        median(quotient(host[what], host.interval_ns, 1e9) or 0.0 for host in listed),
         median(share for _, share in trials),
-        median(host["start_skew_ns"] for host in listed),
-        median(numeric(host, "clock", "offset_ns") or 0.0 for host in listed),
-        median(numeric(host, "clock", "uncertainty_ns") or 0.0 for host in listed),
+        median(host.start_skew_ns or 0 for host in listed),
+        median(host.clock.offset_ns or 0.0 for host in listed),
+        median(host.clock.uncertainty_ns or 0.0 for host in listed),
         median(cores) if cores else None,
         median(busy) if busy else None,
     )
-
-
-def _spent(host: Mapping[str, Any]) -> float | None:
-    user, system = numeric(host, "cpu", "user_ns"), numeric(host, "cpu", "system_ns")
-    return None if user is None and system is None else (user or 0.0) + (system or 0.0)
 
 
 def evenness(found: Sequence[Host]) -> str:
@@ -270,7 +261,7 @@ def axis_of(cell: Cell) -> str | None:
     placed = cell.parameters.get("on") is not None or cell.parameters.get("link") is not None
     if placed and _number_of(cell, "loaders"):
         return "loaders"
-    if _number_of(cell, "hosts") and any(record.get("imported") for record in cell.records):
+    if _number_of(cell, "hosts") and any(record.imported.source for record in cell.records):
         return "hosts"
     return None
 
@@ -369,7 +360,7 @@ class Flows:
 def payload_flows(cell: Cell) -> Flows | None:
     """None where one process spoke to one server, or where streams were not recorded."""
     # Most runs have one of each; this saves a large one from looking at every stream.
-    if not any(len(r.get("hosts") or []) > 1 or len(server_addresses(r)) > 1 for r in cell.records):
+    if not any(len(r.hosts) > 1 or len(server_addresses(r)) > 1 for r in cell.records):
         return None
     found: dict[tuple[str, str], float] = {}
     clients: dict[str, None] = {}
@@ -377,16 +368,16 @@ def payload_flows(cell: Cell) -> Flows | None:
     known = True
     for record in cell.records:
         names = server_addresses(record)
-        told = servers_are_known(record)
+        told = deals_streams_in_turn(record)
         known = known and (told or len(names) == 1)
         if not told:
             names = [names[0] if len(names) == 1 else ", ".join(names)]
         servers |= dict.fromkeys(names)
         owners = _owners(record)
         clients |= dict.fromkeys(owner for _, _, owner in owners)
-        for stream in record.get("streams") or []:
-            number, moved = stream.get("stream"), stream.get("payload_bytes")
-            if not isinstance(number, int) or not moved:
+        for stream in record.streams:
+            number, moved = stream.stream, stream.payload_bytes
+            if number is None or not moved:
                 continue
             owner = next((name for first, count, name in owners if first <= number < first + count), HERE)
             clients.setdefault(owner)
@@ -402,27 +393,27 @@ def payload_flows(cell: Cell) -> Flows | None:
     return Flows(tuple(clients), tuple(servers), listed, known)
 
 
-def server_addresses(record: Mapping[str, Any]) -> list[str]:
+def server_addresses(record: Trial) -> list[str]:
     """Addresses of a trial's servers, in their order."""
-    address = str(get(record, "target", "address") or "the server")
+    address = record.target.address or "the server"
     return [part for part in address.split(",") if part] or [address]
 
 
-def servers_are_known(record: Mapping[str, Any]) -> bool:
+def deals_streams_in_turn(record: Trial) -> bool:
     """Whether there are n servers, and stream s is at server s % n."""
     if len(server_addresses(record)) < 2:
         return False
-    scheme = str(get(record, "parameters", "target") or "").partition("://")[0]
+    scheme = str(record.parameters.get("target") or "").partition("://")[0]
     if scheme.startswith("flight"):
-        perf = get(record, "target", "protocol") == "perf" or get(record, "parameters", "operation") != "get"
-        return perf or get(record, "target", "reference") is True
+        perf = record.target.protocol == "perf" or record.parameters.get("operation") != "get"
+        return perf or record.target.reference is True
     return scheme != "cassandra"
 
 
-def _owners(record: Mapping[str, Any]) -> list[tuple[int, int, str]]:
+def _owners(record: Trial) -> list[tuple[int, int, str]]:
     """First stream, number of streams, and the loader that runs them."""
     out = []
-    for host in record.get("hosts") or []:
-        first, count = host["streams"]
-        out.append((first, count, str(host["host"])))
+    for host in record.hosts:
+        first, count = host.streams
+        out.append((first, count, host.host or ""))
     return out

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from venturi.analysis.cells.figures import get, numeric, quotient
+from venturi.analysis.cells.figures import get, quotient, total_ns
 from venturi.common.units import Quantity
+from venturi.engine.record import EndResources, Trial
 
 __all__ = [
     "Balance",
@@ -77,12 +78,12 @@ class Fact:
         return self.name in _POINTS
 
     @property
-    def known(self) -> bool:
+    def complete(self) -> bool:
         return self.base is not None and self.run is not None
 
     @property
     def differs(self) -> bool:
-        if not self.known or self.base == self.run:
+        if not self.complete or self.base == self.run:
             return False
         if self.name in _POINTS:
             return bool(abs(self.base - self.run) > _POINTS[self.name])
@@ -148,30 +149,30 @@ class Balance:
     Venturi's helpers, as `relay`."""
 
     @property
-    def others(self) -> float:
+    def foreign(self) -> float:
         """What is left for processes that are not the run's. Below 0 where the parts are more than the whole,
         by what the kernel's ticks round, if the record is right."""
         return self.busy - sum(self.parts.values())
 
 
-def cpu_balance(record: Mapping[str, Any]) -> Balance | None:
+def cpu_balance(record: Trial) -> Balance | None:
     """From the summary in the record (`resources`, docs/format.md); None where it lacks the host's busy time,
     or that of the client's process."""
-    resources = record.get("resources")
-    client = get(resources, "client")
-    busy, cores = numeric(client, "host", "busy_share"), numeric(client, "host", "cores")
+    resources = record.resources
+    client = resources.client
+    busy, cores = client.host.busy_share, client.host.cores
     own = _process_cores(client)
     if busy is None or not cores or own is None:
         return None
     parts = {"client": own}
-    if get(resources, "same_machine") and (served := _process_cores(get(resources, "server"))) is not None:
+    if resources.same_machine and (served := _process_cores(resources.server)) is not None:
         parts["server"] = served
-    helpers = get(resources, "helpers") or {}
-    parts |= {role: used for role in helpers if (used := _process_cores(helpers[role])) is not None}
+    helpers = resources.helpers.items()
+    parts |= {role: used for role, helper in helpers if (used := _process_cores(helper)) is not None}
     return Balance(cores, busy * cores, parts)
 
 
-def host_noise(record: Mapping[str, Any]) -> tuple[float, float] | None:
+def host_noise(record: Trial) -> tuple[float, float] | None:
     """Shares of all CPU time of the client's host in a trial that others stole and that other processes used.
 
     None where the trial has no such summary.
@@ -179,15 +180,13 @@ def host_noise(record: Mapping[str, Any]) -> tuple[float, float] | None:
     found = cpu_balance(record)
     if found is None:
         return None
-    steal = numeric(record, "resources", "client", "host", "steal_share") or 0.0
-    return steal, max(0.0, found.others / found.cores)
+    steal = record.resources.client.host.steal_share or 0.0
+    return steal, max(0.0, found.foreign / found.cores)
 
 
-def _process_cores(end: Any) -> float | None:
+def _process_cores(end: EndResources) -> float | None:
     """Cores that the process of an end kept busy over its window."""
-    user, system = numeric(end, "process", "user_ns"), numeric(end, "process", "system_ns")
-    spent = None if user is None and system is None else (user or 0.0) + (system or 0.0)
-    return quotient(spent, numeric(end, "window_ns"))
+    return quotient(total_ns(end.process), end.window_ns)
 
 
 Environment = Mapping[str, Any]

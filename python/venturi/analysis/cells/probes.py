@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
-from venturi.common.links import WAYS, Link, Way, known_rates
+from venturi.common.links import WAYS, Link, Way, read_rates
+from venturi.engine.record import Trial
 from venturi.targets.system import DIALECTS, KEEPS_NOTHING, UNSYNCED, scheme_of
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
     "link_bits",
     "link_probe_name",
     "loaders_probe_name",
-    "measured_link",
     "pinned",
     "shared_rate",
     "single_links",
@@ -150,25 +150,16 @@ def pinned(parameters: Mapping[str, Any]) -> str | None:
     return ",".join(map(str, parameters.get("pin") or ())) or None
 
 
-def measured_link(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What was measured of the link before the trial; empty where nothing was, or it is damaged."""
-    found = record.get("link")
-    return found if isinstance(found, Mapping) else {}
-
-
-def link_bits(record: Mapping[str, Any], way: Way) -> float | None:
+def link_bits(record: Trial, way: Way) -> float | None:
     """What the link carried, in bits/s with all that Ethernet adds; None where no rate was asked for."""
-    found = measured_link(record).get(f"{way}_bits_per_second")
-    return float(found) if isinstance(found, int | float) and found > 0 else None
+    bits: float | None = record.link[f"{way}_bits_per_second"]
+    return bits if bits and bits > 0 else None
 
 
-def congestion_control(
-    records: Iterable[Mapping[str, Any]], link: Link, host: str | None = None
-) -> str | None:
+def congestion_control(records: Iterable[Trial], link: Link, host: str | None = None) -> str | None:
     """The congestion control of TCP over a cell's link, as its trials tell, else as was asked for, else that
     of the host: records of older runs do not tell. None where nobody knows."""
-    told = (measured_link(record).get("control") for record in records)
-    return next((one for one in told if isinstance(one, str) and one), link.control or host)
+    return next((control for record in records if (control := record.link.control)), link.control or host)
 
 
 def cross_traffic_share(parameters: Mapping[str, Any]) -> float:
@@ -184,7 +175,7 @@ def shared_rate(parameters: Mapping[str, Any], way: Way, rate: float) -> float |
     backplane = parameters.get("backplane")
     if backplane is None:
         return rate
-    found = known_rates(backplane)
+    found = read_rates(backplane)
     if found is None:
         return None
     loaders = parameters.get("loaders")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from venturi.analysis.cells.figures import main_rate
+from venturi.analysis.cells.figures import K, is_number, main_rate
 from venturi.analysis.cells.summary import Cell, by_setting, rows_a_batch
 from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.common.units import Quantity
+from venturi.engine.record import Trial
 from venturi.targets.parameters import AMOUNT, PARALLEL
 
 __all__ = ["Series", "every", "figure", "followed", "numeric", "precedence", "series"]
@@ -66,9 +67,9 @@ class Series:
     def curve(self) -> Curve | None:
         """What may be said of it; None where no round holds a trial of every cell."""
         failing = {self.at(c) for c in self.cells if c.good < c.trials}
-        found = Curve.of(self._rounds(self.cells), failing, repeats=True)
-        if self.alike and (found is None or not found.told):
-            every = [one for cells in (self.cells, *self.alike) for one in self._rounds(cells)]
+        found = Curve.of(rounds(self.cells, self.at, main_rate), failing, repeats=True)
+        if self.alike and (found is None or not found.bounded):
+            every = [one for cells in (self.cells, *self.alike) for one in rounds(cells, self.at, main_rate)]
             found = Curve.of(every, failing)
         if found is None:
             return None
@@ -80,15 +81,6 @@ class Series:
     def pooled(self) -> int:
         """How many like sizes the curve is of; 0 if it is of these cells alone, whose figures it then has."""
         return 0 if self.curve is None or self.curve.repeats else len(self.alike) + 1
-
-    def _rounds(self, cells: Sequence[Cell]) -> list[dict[float, float]]:
-        """Throughput by the axis, of each repeat."""
-        rounds: dict[Any, dict[float, float]] = {}
-        for cell in cells:
-            for record in cell.records:
-                if rate := main_rate(record):
-                    rounds.setdefault(record.get("repeat"), {})[self.at(cell)] = rate
-        return [rounds[k] for k in sorted(rounds, key=lambda k: (k is None, k))]
 
     @property
     def knee(self) -> Cell:
@@ -126,8 +118,19 @@ def precedence(axis: str) -> tuple[int, str]:
 
 def numeric(cells: Sequence[Cell], name: str) -> bool:
     values = [c.parameters.get(name) for c in cells]
-    good = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-    return good and len(set(values)) > 1
+    return all(map(is_number, values)) and len(set(values)) > 1
+
+
+def rounds(
+    cells: Iterable[Cell], level: Callable[[Cell], K], rate: Callable[[Trial], float | None]
+) -> list[dict[K, float]]:
+    """What each level reached in each repeat, as far as it moved something."""
+    found: dict[Any, dict[K, float]] = {}
+    for cell in cells:
+        for record in cell.records:
+            if value := rate(record):
+                found.setdefault(record.repeat, {})[level(cell)] = value
+    return [found[repeat] for repeat in sorted(found, key=lambda r: (r is None, r))]
 
 
 def series(cells: Sequence[Cell], axis: str, others: Sequence[str]) -> list[Series]:

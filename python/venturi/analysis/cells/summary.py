@@ -14,15 +14,13 @@ from venturi.analysis.cells.figures import (
     IN_ROWS,
     ROW_UNITS,
     SHOWN_PERCENTILES,
-    Record,
     cores,
     cpu_figures,
-    get,
     is_good,
+    is_number,
     main_unit,
     middle_shares,
     noun,
-    numeric,
     per_second,
     percentile,
     quotient,
@@ -33,6 +31,7 @@ from venturi.analysis.cells.figures import (
 )
 from venturi.analysis.statistics.intervals import Interval, median_interval
 from venturi.common.units import MISSING, Quantity
+from venturi.engine.record import Trial
 from venturi.targets.parameters import PARAMETERS
 from venturi.targets.system import servers_batches
 
@@ -44,14 +43,14 @@ NOT_DISTINGUISHING = frozenset({"row_bytes", "seed", "operation"})
 
 def rows_a_batch(cell: Cell) -> float | None:
     """How many rows the batches had that arrived, on average; None where that was not counted."""
-    counted = (quotient(numeric(r, "counts", "rows"), numeric(r, "counts", "batches")) for r in cell.records)
+    counted = (quotient(r.counts.rows, r.counts.batches) for r in cell.records)
     found = _interval(counted)
     return found.median if found else None
 
 
 def ends_by_itself(cell: Cell) -> bool:
     """Whether its trials end when the server has sent all that it holds, which no option makes longer."""
-    asked, took = numeric(cell.parameters, "duration_ns"), cell.interval.value
+    asked, took = cell.parameters.get("duration_ns"), cell.interval.value
     return servers_batches(cell.parameters) and (asked is None or took is None or took < asked)
 
 
@@ -74,7 +73,7 @@ class Cell:
     share: Quantity
     """Of the lowest ceiling: throughput over it, both of one round where it was probed in rounds."""
     payload_bytes: float | None
-    records: list[Record] = field(repr=False, default_factory=list)
+    records: list[Trial] = field(repr=False, default_factory=list)
     """The good trials themselves."""
     ceilings: dict[str, Quantity] = field(default_factory=dict)
     """Every measured limit that applies, by name: "raw TCP", "engine", "memory copy", "zstd encode", ..."""
@@ -111,11 +110,11 @@ class Cell:
 
     @cached_property
     def interval(self) -> Quantity:
-        return _quantity((numeric(r, "times", "interval_ns") for r in self.records), "ns")
+        return _quantity((r.times.interval_ns for r in self.records), "ns")
 
     @cached_property
     def setup(self) -> Quantity:
-        return _quantity((numeric(r, "times", "setup_ns") for r in self.records), "ns")
+        return _quantity((r.times.setup_ns for r in self.records), "ns")
 
     @cached_property
     def cpu(self) -> dict[str, Quantity]:
@@ -128,8 +127,8 @@ class Cell:
         unit = main_unit(self.parameters.get("operation"))
         counted = "rows" if unit in ROW_UNITS else "payload_bytes"
 
-        def moved(record: Record, cpu: float | None) -> float | None:
-            return quotient(numeric(record, "counts", counted), cpu, 1e9)
+        def moved(record: Trial, cpu: float | None) -> float | None:
+            return quotient(record.counts[counted], cpu, 1e9)
 
         return {end: _quantity(cpu_figures(self.records, end, moved), unit) for end in ENDS}
 
@@ -147,7 +146,7 @@ class Cell:
     @cached_property
     def verified(self) -> dict[str, int]:
         """How many good trials were verified how: {"checksum": 5}."""
-        how = (str(get(r, "verification", "achieved") or "not recorded") for r in self.records)
+        how = (r.verification.achieved or "not recorded" for r in self.records)
         return dict(Counter(how))
 
     @property
@@ -210,31 +209,30 @@ def _quantity(values: Iterable[float | None], unit: str) -> Quantity:
     return found.quantity(unit) if found else Quantity(None, unit=unit)
 
 
-def summarise(records: Sequence[Record], probes: Sequence[Record] = ()) -> list[Cell]:
+def summarise(records: Sequence[Trial], probes: Sequence[Mapping[str, Any]] = ()) -> list[Cell]:
     """The cells of a run in the order of their parameters. `probes` are the lines of ceilings.jsonl."""
-    by_cell: dict[str, list[Record]] = {}
+    by_cell: dict[str, list[Trial]] = {}
     for record in records:
-        if record.get("kind", "trial") == "trial":
-            by_cell.setdefault(str(record.get("cell", "?")), []).append(record)
+        by_cell.setdefault(record.cell, []).append(record)
     limits = Limits(probes)
     cells = [_cell(name, trials, limits) for name, trials in by_cell.items()]
     return sorted(cells, key=lambda cell: sort_key(cell.parameters))
 
 
-def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
-    measured = [r for r in records if not r.get("warmup")]
+def _cell(name: str, records: list[Trial], limits: Limits) -> Cell:
+    measured = [r for r in records if not r.warmup]
     good = [r for r in measured if is_good(r)]
-    parameters = dict(get(records[0], "parameters") or {})
+    parameters = dict(records[0].parameters)
     speed = _interval(map(throughput, good))
-    payload = _quantity((numeric(r, "counts", "payload_bytes") for r in good), "B").value
+    payload = _quantity((r.counts.payload_bytes for r in good), "B").value
     # As asked for: a short last batch makes what was moved a little less. Imported runs have
     # only that.
     width, per_batch = parameters.get("row_bytes"), parameters.get("rows_per_batch")
-    batches = _quantity((numeric(r, "counts", "batches") for r in good), "").value
+    batches = _quantity((r.counts.batches for r in good), "").value
     message = width * per_batch if width and per_batch else quotient(payload, batches)
     # How many bytes of payload one byte on the wire carried: above 1 where data were compressed.
-    carried = _interval(quotient(numeric(r, "counts", "payload_bytes"), wire_bytes(r)) for r in good)
-    moved = [(r.get("repeat"), rate) for r in good if (rate := throughput(r)) is not None]
+    carried = _interval(quotient(r.counts.payload_bytes, wire_bytes(r)) for r in good)
+    moved = [(r.repeat, rate) for r in good if (rate := throughput(r)) is not None]
     done = Moved(speed, moved) if speed else None
     ceilings = limits.of(parameters, message, good, carried.median if carried else None, done)
     ceiling = binding(ceilings)
@@ -244,8 +242,8 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
         parameters=parameters,
         trials=len(measured),
         good=len(good),
-        failed=sum(r.get("outcome") == "failed" for r in measured),
-        interrupted=sum(r.get("outcome") == "interrupted" for r in measured),
+        failed=sum(r.outcome == "failed" for r in measured),
+        interrupted=sum(r.outcome == "interrupted" for r in measured),
         warmups=len(records) - len(measured),
         throughput=speed.quantity("B/s") if speed else Quantity(None, unit="B/s"),
         rows=_quantity((per_second(r, "rows") for r in good), f"{noun(parameters.get('operation'))}s/s"),
@@ -276,7 +274,7 @@ _ABSENT = (1, 0.0, "")
 def _comparable(value: Any) -> tuple[int, float, str]:
     if value is None:
         return _ABSENT
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if is_number(value):
         return (0, float(value), "")
     return (1, 0.0, str(value))
 

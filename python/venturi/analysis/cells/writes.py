@@ -9,23 +9,14 @@ knows). Only acknowledged ones are in rows, rates and latencies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from venturi.analysis.cells.figures import (
-    ENDS,
-    IN_ROWS,
-    Record,
-    cpu_figures,
-    get,
-    numeric,
-    percentile,
-    quotient,
-)
+from venturi.analysis.cells.figures import ENDS, IN_ROWS, cpu_figures, percentile, quotient
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.units import Quantity, percent
+from venturi.engine.record import Trial
 
 KINDS = ("service", "response")
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
@@ -35,10 +26,11 @@ MOST_KINDS = 5
 """Kinds of errors that are told one by one."""
 
 
-def latency(record: Record, kind: str, figure: str) -> float | None:
+def latency(record: Trial, kind: str, figure: str) -> float | None:
     """One latency figure of a trial (ns): `min`, `mean`, `max` or a percentile, `p99.9`."""
     if not figure.startswith("p"):
-        return numeric(record, "latency", kind, figure)
+        found: float | None = record.latency[kind][figure]
+        return found
     return percentile(record, float(figure[1:]), (kind,))
 
 
@@ -50,21 +42,18 @@ def latencies(cell: Cell, kind: str) -> dict[str, Quantity]:
 
 def rows_total(cell: Cell) -> Quantity:
     """Rows acknowledged in a trial."""
-    return _quantity((numeric(r, "counts", "rows") for r in cell.records), f"{cell.noun}s")
+    return _quantity((r.counts.rows for r in cell.records), f"{cell.noun}s")
 
 
 def stored_bytes(cell: Cell) -> Quantity:
     """What the target holds afterwards, where it tells."""
-    return _quantity((numeric(r, "counts", "stored_bytes") or None for r in cell.records), "B")
+    return _quantity((r.counts.stored_bytes or None for r in cell.records), "B")
 
 
 def stored_row(cell: Cell) -> Quantity:
     """Stored bytes a row that the target holds: of rows with one key there is one, however often it came."""
     return _quantity(
-        (
-            quotient(numeric(r, "counts", "stored_bytes") or None, numeric(r, "verification", "rows"))
-            for r in cell.records
-        ),
+        (quotient(r.counts.stored_bytes or None, r.verification.rows) for r in cell.records),
         "B",
     )
 
@@ -107,44 +96,36 @@ class Troubles:
         return bool(self.refused or self.in_doubt or self.retries or self.kinds)
 
 
-def troubles(records: Sequence[Mapping[str, Any]]) -> Troubles:
+def troubles(records: Sequence[Trial]) -> Troubles:
     """Errors of these trials together, each kind with its first message."""
     out = Troubles()
     kinds: dict[tuple[str, str | None], ErrorKind] = {}
     for record in records:
-        found = record.get("errors")
-        if not isinstance(found, Mapping):
-            continue
-        out.trials += 1
-        out.refused += _whole(found, "refused", "batches")
-        out.refused_rows += _whole(found, "refused", "rows")
-        out.in_doubt += _whole(found, "in_doubt", "batches")
-        out.in_doubt_rows += _whole(found, "in_doubt", "rows")
-        out.retries += _whole(found, "retries")
-        for one in get(found, "kinds") or ():
-            code = get(one, "code")
-            key = str(get(one, "kind") or "unknown"), None if code is None else str(code)
+        found = record.errors
+        out.trials += found.retries is not None
+        out.refused += found.refused.batches or 0
+        out.refused_rows += found.refused.rows or 0
+        out.in_doubt += found.in_doubt.batches or 0
+        out.in_doubt_rows += found.in_doubt.rows or 0
+        out.retries += found.retries or 0
+        for one in found.kinds:
+            key = one.kind or "unknown", one.code
             before = kinds.get(key)
-            message = before.message if before else str(get(one, "message") or "")
-            kinds[key] = ErrorKind(*key, (before.count if before else 0) + _whole(one, "count"), message)
+            message = before.message if before else one.message or ""
+            kinds[key] = ErrorKind(*key, (before.count if before else 0) + (one.count or 0), message)
     out.kinds = sorted(kinds.values(), key=lambda told: -told.count)
     return out
 
 
-def _whole(record: Any, *path: str) -> int:
-    return int(numeric(record, *path) or 0)
-
-
-def acknowledged(record: Mapping[str, Any]) -> str:
+def acknowledged(record: Trial) -> str:
     """What an upsert that did not end well had done: `1,234,500 rows in 2,469 batches were acknowledged; 4
     batches (2,000 rows) are in doubt`, with the kinds of errors. Empty for other operations and for a trial
     that never began."""
-    counted = [_whole(record, "counts", n) for n in ("rows", "batches")]
+    rows, number = record.counts.rows or 0, record.counts.batches or 0
     found = troubles([record])
-    operation = get(record, "parameters", "operation")
-    if operation not in IN_ROWS or not (any(counted) or found):
+    operation = record.parameters.get("operation")
+    if operation not in IN_ROWS or not (rows or number or found):
         return ""
-    rows, number = counted
     if operation == "ingest":
         # Nobody acknowledges a batch of points by itself.
         return "; ".join(
@@ -187,18 +168,16 @@ def error_lines(found: Troubles) -> list[str]:
 
 def wire(cell: Cell) -> Quantity:
     """Bytes a second through the sockets."""
-    return _quantity(
-        (quotient(_wire(r), numeric(r, "times", "interval_ns"), 1e9) for r in cell.records), "B/s"
-    )
+    return _quantity((quotient(_wire(r), r.times.interval_ns, 1e9) for r in cell.records), "B/s")
 
 
 def wire_point(cell: Cell) -> Quantity:
     """Bytes of a point on the wire."""
-    return _quantity((quotient(_wire(r), numeric(r, "counts", "rows")) for r in cell.records), "B")
+    return _quantity((quotient(_wire(r), r.counts.rows) for r in cell.records), "B")
 
 
-def _wire(record: Record) -> float | None:
-    return numeric(record, "counts", "wire_bytes") or None
+def _wire(record: Trial) -> float | None:
+    return record.counts.wire_bytes or None
 
 
 def disk(cell: Cell) -> Quantity:
@@ -207,21 +186,19 @@ def disk(cell: Cell) -> Quantity:
     return _quantity(map(_written, cell.records), "B/s")
 
 
-def _written(record: Record) -> float | None:
-    same = get(record, "resources", "same_machine")
+def _written(record: Trial) -> float | None:
+    same = record.resources.same_machine
     for end in ("server", "client") if same else ("server",):
-        seen = get(record, "resources", end)
-        written = numeric(seen, "disk", "written_bytes")
+        seen = record.resources[end]
+        written = seen.disk.written_bytes
         if written is not None:
-            return quotient(written, numeric(seen, "window_ns"), 1e9)
+            return quotient(written, seen.window_ns, 1e9)
     return None
 
 
 def cpu_point(cell: Cell, end: str) -> Quantity:
     """CPU time of an end for a point (ns)."""
-    return _quantity(
-        cpu_figures(cell.records, end, lambda r, cpu: quotient(cpu, numeric(r, "counts", "rows"))), "ns/point"
-    )
+    return _quantity(cpu_figures(cell.records, end, lambda r, cpu: quotient(cpu, r.counts.rows)), "ns/point")
 
 
 def costs(cell: Cell) -> list[tuple[str, Quantity]]:
@@ -243,12 +220,12 @@ def fairness_text(cell: Cell) -> str | None:
     return f"the slowest{of} streams got {percent(found.value)} of the fastest one's points/s"
 
 
-def _evenness(record: Record) -> float | None:
+def _evenness(record: Trial) -> float | None:
     rates = []
-    for stream in get(record, "streams") or ():
-        began, ended = numeric(stream, "start_ns"), numeric(stream, "end_ns")
+    for stream in record.streams:
+        began, ended = stream.start_ns, stream.end_ns
         spent = None if began is None or ended is None else ended - began
-        rate = quotient(numeric(stream, "rows"), spent)
+        rate = quotient(stream.rows, spent)
         if rate is None:
             return None
         rates.append(rate)

@@ -13,9 +13,8 @@ from venturi.analysis.cells.summary import Cell
 from venturi.analysis.compare import likeness
 from venturi.analysis.compare.likeness import canonical
 from venturi.analysis.compare.runs import METRICS, Metric, measured, metric_for
-from venturi.analysis.results import Results, load
-from venturi.analysis.selection import cells_where
-from venturi.analysis.statistics.groups import change_points
+from venturi.analysis.results import Results, cells_where, load
+from venturi.analysis.statistics.difference import change_points
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.errors import VenturiError
 from venturi.common.texts import Note

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.cells import machines
-from venturi.analysis.cells.figures import get
+from venturi.analysis.cells.figures import by_key, get
 from venturi.analysis.cells.machines import (
     OTHERS,
     STOLEN,
@@ -19,7 +21,7 @@ from venturi.analysis.cells.machines import (
     mapping,
     properties,
 )
-from venturi.analysis.cells.summary import Cell
+from venturi.analysis.cells.summary import Cell, follows
 from venturi.analysis.wording import listed
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def facts(base: Results, run: Results) -> list[Fact]:
                 continue
         out += facts_of_end(end, *pair)
     out.append(Fact("server", "software", _peers(base), _peers(run), "matters"))
-    numbers = [common("servers", [get(r, "target", "servers") for r in side.records]) for side in (base, run)]
+    numbers = [common("servers", [r.target.servers for r in side.records]) for side in (base, run)]
     if any(number not in (None, 1) for number in numbers):
         out.append(Fact("server", "servers", numbers[0], numbers[1], "matters"))
     busy = [_disturbance(r) for r in (base, run)]
@@ -73,9 +75,7 @@ def machine(results: Results) -> dict[tuple[int, str], str]:
 
 def _disturbance(results: Results) -> tuple[float, float] | tuple[None, None]:
     """Medians over the trials of the shares of the host's CPU time that were stolen and that others used."""
-    from statistics import median
-
-    found = [n for r in results.records if not r.get("warmup") and (n := host_noise(r)) is not None]
+    found = [n for r in results.records if not r.warmup and (n := host_noise(r)) is not None]
     return (median(s for s, _ in found), median(o for _, o in found)) if found else (None, None)
 
 
@@ -85,7 +85,7 @@ def _started(results: Results) -> str | None:
 
 def _peers(results: Results) -> str | None:
     """The software of all servers that answered, addresses left out: ports differ from run to run."""
-    names = {str(s) for r in results.records if (s := get(r, "target", "software"))}
+    names = {str(s) for r in results.records if (s := r.target.software)}
     return ", ".join(sorted(names)) or None
 
 
@@ -132,8 +132,6 @@ def canonical(name: str, value: Any) -> Any:
 
 def without_port(address: str) -> str:
     """`flight://host:31337/x` -> `flight://host/x`, `[::1]:80` -> `[::1]`: a port tells no cells apart."""
-    import re
-
     # Only after the host: a path or a command may hold colons of its own.
     return re.sub(r"^((?:[a-z0-9+.-]+://)?(?:\[[^\]]*\]|[^/?:\[\]]+)):\d{1,5}(?=$|[/?])", r"\1", address)
 
@@ -160,12 +158,7 @@ def spelled(value: Any) -> str:
 def implied(by: str, cells: Sequence[Cell]) -> frozenset[str]:
     """Parameters that follow from `by`, as a target from its place, or threads from streams."""
     names = {n for c in cells for n in c.parameters} - {by}
-    out = set()
-    for name in names:
-        pairs = {(spelled(c.parameters.get(by)), spelled(c.parameters.get(name))) for c in cells}
-        if len(pairs) == len({one for one, _ in pairs}) == len({other for _, other in pairs}):
-            out.add(name)
-    return frozenset(out)
+    return frozenset(name for name in names if follows(cells, name, by))
 
 
 def match(
@@ -179,18 +172,14 @@ def match(
     known = [{n for c in side for n in c.parameters} for side in (base, run)]
     names = sorted((known[0] & known[1]) - set(ignored) - {"row_bytes", "seed"})
 
-    def keyed(cells: Sequence[Cell]) -> dict[tuple[Any, ...], list[Cell]]:
-        out: dict[tuple[Any, ...], list[Cell]] = {}
-        for cell in cells:
-            key = tuple(canonical(n, cell.parameters.get(n)) for n in names)
-            out.setdefault(key, []).append(cell)
-        return out
-
-    ours, theirs = keyed(base), keyed(run)
+    first, second = (
+        by_key((tuple(canonical(n, c.parameters.get(n)) for n in names), c) for c in side)
+        for side in (base, run)
+    )
     pairs = [
-        (ours[key][0], theirs[key][0])
-        for key in ours
-        if key in theirs and len(ours[key]) == len(theirs[key]) == 1
+        (cells[0], second[key][0])
+        for key, cells in first.items()
+        if len(cells) == len(second.get(key, ())) == 1
     ]
     taken = [{id(pair[i]) for pair in pairs} for i in (0, 1)]
     return (

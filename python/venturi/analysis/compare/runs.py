@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import Literal
 
 from venturi.analysis.cells.figures import (
-    Record,
+    ENDS,
+    by_key,
     cpu_ns,
-    numeric,
+    cpu_per,
     per_second,
     percentile,
-    quotient,
     steady_rows,
     steady_throughput,
     throughput,
@@ -36,23 +36,12 @@ from venturi.analysis.statistics.difference import (
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.units import Quantity, plural
+from venturi.engine.record import Trial
 
 Verdict = Literal["worse", "better", "no-difference", "unknown", "failed"]
 
 
-ENDS = ("client", "server")
-
-
-def _cpu(counted: str, ends: Sequence[str] = ENDS) -> Callable[[Record], float | None]:
-    """CPU time of these ends per byte of payload (ns/B, which is s/GB), or per row (ns); None where that of
-    an end is not known."""
-
-    def value(record: Record) -> float | None:
-        times = [cpu_ns(record, end) for end in ends]
-        known = [t for t in times if t is not None]
-        return quotient(sum(known), numeric(record, "counts", counted)) if len(known) == len(ends) else None
-
-    return value
+_CPU_PER_ROW, _CPU_PER_BYTE = (partial(cpu_per, counted=counted) for counted in ("rows", "payload_bytes"))
 
 
 @dataclass(frozen=True)
@@ -62,7 +51,7 @@ class Metric:
     name: str
     title: str
     unit: str
-    value: Callable[[Record], float | None]
+    value: Callable[[Trial], float | None]
     lower: bool = False
     worse: str = "slower"
     better: str = "faster"
@@ -78,7 +67,7 @@ def _counted(noun: str) -> dict[str, Metric]:
         for m in (
             Metric("throughput", "throughput", f"{noun}s/s", lambda r: per_second(r, "rows")),
             Metric("steady", "steady throughput", f"{noun}s/s", steady_rows),
-            Metric("cpu-per-byte", cpu, f"ns/{noun}", _cpu("rows"), True, "dearer", "cheaper"),
+            Metric("cpu-per-byte", cpu, f"ns/{noun}", _CPU_PER_ROW, True, "dearer", "cheaper"),
         )
     }
 
@@ -91,7 +80,15 @@ METRICS = {
         Metric("steady", "steady throughput", "B/s", steady_throughput),
         Metric("latency-p50", "median latency of a batch", "ns", lambda r: percentile(r, 50.0), True),
         Metric("latency-p99", "99 % latency of a batch", "ns", lambda r: percentile(r, 99.0), True),
-        Metric("cpu-per-byte", "CPU time per GB", "ns/B", _cpu("payload_bytes"), True, "dearer", "cheaper"),
+        Metric(
+            "cpu-per-byte",
+            "CPU time per GB",
+            "ns/B",
+            _CPU_PER_BYTE,
+            True,
+            "dearer",
+            "cheaper",
+        ),
     )
 }
 
@@ -254,11 +251,9 @@ def compare_by(
     one measured first unless `base_value` names it, spelled as in the run. Raises `VenturiError` where the
     parameter does not vary or has no such value.
     """
-    found: dict[Any, list[Cell]] = {}
-    order = {str(r.get("cell")): i for i, r in reversed(list(enumerate(results.records)))}
-    for cell in sorted(results.cells, key=lambda c: order.get(c.name, 0)):
-        if by in cell.parameters:
-            found.setdefault(spelled(cell.parameters[by]), []).append(cell)
+    order = {r.cell: i for i, r in reversed(list(enumerate(results.records)))}
+    cells = sorted(results.cells, key=lambda c: order.get(c.name, 0))
+    found = by_key((spelled(c.parameters[by]), c) for c in cells if by in c.parameters)
     if len(found) < 2:
         others = sorted(
             n for n in {n for c in results.cells for n in c.parameters}
@@ -324,10 +319,10 @@ def _compare(
 def measured(cell: Cell, metric: Metric) -> dict[int, float]:
     """The metric of each good trial by its repeat; trials without it, or with nothing moved, are left out."""
     found = [(r, v) for r in cell.records if (v := metric.value(r)) is not None and v > 0]
-    repeats = [r.get("repeat") for r, _ in found]
-    if len(set(repeats)) < len(repeats) or not all(isinstance(n, int) for n in repeats):
+    repeats = [r.repeat for r, _ in found]
+    if len(set(repeats)) < len(repeats):
         repeats = list(range(len(found)))
-    return {int(n): v for n, (_, v) in zip(repeats, found, strict=True) if n is not None}
+    return {n: v for n, (_, v) in zip(repeats, found, strict=True)}
 
 
 def metric_for(metric: Metric, cells: Sequence[Cell]) -> Metric:
@@ -352,7 +347,7 @@ def metric_for(metric: Metric, cells: Sequence[Cell]) -> Metric:
         return metric
     (end,), (other,) = known, [e for e in ENDS if e not in known]
     note = f"the {end}'s CPU time alone: the {other}'s is not known of every trial"
-    return replace(metric, value=_cpu(counted, known), note=note)
+    return replace(metric, value=partial(cpu_per, counted=counted, ends=known), note=note)
 
 
 def _judge(

@@ -23,13 +23,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.analysis.cells.figures import numeric, quotient
+from venturi.analysis.cells.figures import by_key, quotient
 from venturi.analysis.cells.limits import Limit
 from venturi.analysis.cells.summary import Cell, by_operation, by_setting, follows, varying
 from venturi.analysis.statistics import hockney
 from venturi.analysis.statistics.hockney import Hockney
 from venturi.analysis.statistics.intervals import Interval
-from venturi.analysis.statistics.laws import Refused
+from venturi.analysis.statistics.laws import attempt
 from venturi.common.units import Quantity, count, percent, pick_unit
 
 __all__ = ["LEAST", "Packing", "packings"]
@@ -119,23 +119,17 @@ def _lanes(cell: Cell) -> int:
 
 
 def _fitted(operation: str, where: dict[str, Any], group: Sequence[Cell]) -> BatchCost:
-    times: dict[float, list[float]] = {}
-    for cell in group:
-        for record in cell.records:
-            # The mean time of a batch, by Little's law: so many were in flight throughout.
-            each = quotient(
-                numeric(record, "times", "interval_ns"), numeric(record, "counts", "batches"), _lanes(cell)
-            )
-            if each:
-                times.setdefault(float(cell.parameters[AXIS]), []).append(each)
-    lanes = _lanes(group[0])
-    if any(_lanes(cell) != lanes for cell in group):
-        refused = "the number of batches in flight changes with them"
-        return BatchCost(operation, where, tuple(group), lanes, refused=refused)
-    try:
-        return BatchCost(operation, where, tuple(group), lanes, hockney.fit(times, "rows"))
-    except Refused as reason:
-        return BatchCost(operation, where, tuple(group), lanes, refused=str(reason))
+    # The mean time of a batch, by Little's law: so many were in flight throughout.
+    times = by_key(
+        (float(cell.parameters[AXIS]), each)
+        for cell in group
+        for r in cell.records
+        if (each := quotient(r.times.interval_ns, r.counts.batches, _lanes(cell)))
+    )
+    fit, refused = None, "the number of batches in flight changes with them"
+    if len({_lanes(cell) for cell in group}) == 1:
+        fit, refused = attempt(lambda: hockney.fit(times, "rows"))
+    return BatchCost(operation, where, tuple(group), _lanes(group[0]), fit, refused)
 
 
 LEAST = 1.05

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from venturi.analysis import wording
+from venturi.analysis.cells.figures import by_key, is_number
 from venturi.analysis.models import over_links
 from venturi.analysis.models.fits import AxisFit, EffectFit, SizeFit
 from venturi.analysis.models.link_law import BOUNDS, LOSS_BASED, LinkLaw
@@ -18,16 +19,6 @@ from venturi.analysis.statistics.scaling import Scaling
 from venturi.common.links import Link
 from venturi.common.suffixes import format_duration
 from venturi.common.units import MISSING, Quantity, count, p_value, percent, plural, significant
-
-__all__ = [
-    "crossing_sentence",
-    "left_out",
-    "link_head",
-    "link_sentences",
-    "link_value",
-    "others",
-    "short_link_head",
-]
 
 SINGULAR = {"streams": "stream", "threads": "thread", "encoders": "encoder", "decoders": "decoder"}
 SINGULAR |= {"hosts": "host", "loaders": "loader", "partitions": "partition", "columns": "column"}
@@ -49,7 +40,7 @@ def setting(where: Mapping[str, Any]) -> str:
     """`2 streams, rows_per_batch 4,096, uncompressed`."""
     parts = []
     for name, value in where.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if is_number(value):
             parts.append(several(name, value))
         elif value is not None:
             parts.append(str(value) if name in ("place", "target", "data") else f"{name} {value}")
@@ -227,9 +218,7 @@ def link_value(along: str, at: float) -> str:
 def _limits(one: LinkFit, law: LinkLaw) -> str:
     """`2 of 3 links are limited by the link's rate (0.98 payload bytes per byte that it carries), 1 by window
     (948 kB in flight): 1gbit 20ms`."""
-    texts: dict[str, list[str]] = {}
-    for text, bound in one.limited_by.items():
-        texts.setdefault(bound, []).append(text)
+    texts = by_key((bound, text) for text, bound in one.limited_by.items())
     parts: list[str] = []
     for bound, some in sorted(texts.items(), key=lambda item: -len(item[1])):
         count = f"{len(some)} of {len(one.links)} links are limited" if not parts else f"{len(some)}"
@@ -317,11 +306,11 @@ def crossing_sentence(one: Crossing) -> str:
     between = f"[{significant(one.low)}..{significant(one.high)}]"
     return (
         f"{one.below.operation}: {first} is faster than {second} below {at} {between}, "
-        f"and slower above ({others(one.along, one.link)}{_same(one)})"
+        f"and slower above ({link_conditions(one.along, one.link)}{_same(one)})"
     )
 
 
-def others(along: str, link: Link) -> str:
+def link_conditions(along: str, link: Link) -> str:
     """What links along a line have in common."""
     parts = []
     if along == "delay":

@@ -12,9 +12,10 @@ asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import geometric_mean, median
 from typing import Any
 
 from venturi.analysis.cells import figures, series, summary
@@ -25,7 +26,7 @@ from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.analysis.statistics.difference import Effect, effect
 from venturi.analysis.statistics.hockney import Hockney
 from venturi.analysis.statistics.intervals import Interval
-from venturi.analysis.statistics.laws import Refused
+from venturi.analysis.statistics.laws import Refused, attempt
 from venturi.analysis.statistics.scaling import Scaling
 from venturi.common.units import plural
 
@@ -43,6 +44,7 @@ LEAST_BLOCKS = 5
 """Settings of the others from which "no significant effect" is worth saying instead of a law."""
 EXPLAINS = 0.5
 """A law that explains less than this share of the variance explains nothing."""
+_NOTHING = object()
 
 
 @dataclass
@@ -56,10 +58,7 @@ class SizeFit:
 
     @cached_property
     def _made(self) -> tuple[Hockney | None, str]:
-        try:
-            return hockney.fit(times(self.cells, self.unit), self.unit.removesuffix("/s")), ""
-        except Refused as reason:
-            return None, str(reason)
+        return attempt(lambda: hockney.fit(times(self.cells, self.unit), self.unit.removesuffix("/s")))
 
     @property
     def fit(self) -> Hockney | None:
@@ -92,10 +91,7 @@ class AxisFit:
 
     @cached_property
     def _made(self) -> tuple[Scaling | None, str]:
-        try:
-            return scaling.fit(observations(self)), ""
-        except Refused as reason:
-            return None, str(reason)
+        return attempt(lambda: scaling.fit(observations(self)))
 
     @property
     def fit(self) -> Scaling | None:
@@ -109,8 +105,6 @@ class AxisFit:
     @cached_property
     def medians(self) -> dict[float, float]:
         """Median by N: of the trials, or of pooled cells."""
-        from statistics import median
-
         return {n: median(v) for n, v in sorted(observations(self).items())}
 
     @cached_property
@@ -151,11 +145,9 @@ class AxisFit:
     @property
     def each(self) -> float | None:
         """Throughput of one of N within the linear part: the geometric mean of X/N."""
-        import math
-
         until = self.curve.linear if self.curve is not None else None
         part = [v / n for n, v in self.medians.items() if until is not None and n <= until]
-        return math.exp(sum(map(math.log, part)) / len(part)) if part else None
+        return geometric_mean(part) if part else None
 
 
 @dataclass
@@ -189,116 +181,130 @@ class Fits:
     @property
     def main(self) -> list[AxisFit]:
         """One fit for each operation and axis, to be shown first: the pooled or else the fastest."""
-        groups: dict[tuple[str, str], list[AxisFit]] = {}
-        for one in self.scalings:
-            groups.setdefault((one.operation, one.axis), []).append(one)
-        ranked = [sorted(group, key=_rank, reverse=True) for group in groups.values()]
+        groups = figures.by_key(((one.operation, one.axis), one) for one in self.scalings)
+        ranked = [sorted(group, key=rank, reverse=True) for group in groups.values()]
         first = (next((one for one in group if one.fit is not None), None) for group in ranked)
         return [one for one in first if one is not None]
 
 
-def _rank(one: AxisFit) -> tuple[bool, int, float]:
+def rank(one: AxisFit) -> tuple[bool, int, float]:
     return bool(one.pooled), len(one.medians), max(one.medians.values(), default=0.0)
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """The measured cells of one operation."""
+
+    operation: str
+    cells: list[Cell]
+    varying: list[str]
+    unit: str
+
+    def values(self, cells: Sequence[Cell], name: str) -> set[Any]:
+        return {cell.parameters.get(name) for cell in cells}
+
+    def is_axis(self, name: str, over: str | None) -> bool:
+        numbers = {v for c in self.cells if figures.is_number(v := c.parameters.get(name)) and v > 0}
+        return (name == over if over is not None else name not in NO_AXIS) and len(numbers) >= 2
 
 
 def build(cells: Sequence[Cell], over: str | None = None) -> Fits:
     """Fits everything there is to fit. `over` asks for one axis only, be it an unusual one."""
     found = Fits()
     for operation, every in summary.by_operation(cells).items():
-        unit = f"{figures.noun(operation)}s/s" if summary.in_rows(every) else "B/s"
+        unit = unit_of(every)
         members = [m for m in every if _value(m, unit) is not None]
         if len(members) < 2:
             continue
-        differing = summary.varying(members)
+        sweep = _Sweep(operation, members, summary.varying(members), unit)
         if over is None or over in SIZES:
-            _sizes(found, operation, members, differing, unit)
-        axes = [n for n in differing if _is_axis(members, n, over)]
+            _sizes(found, sweep)
+        axes = [n for n in sweep.varying if sweep.is_axis(n, over)]
         if over is not None and over not in SIZES:
             # An axis that another one follows (threads = streams) goes by either name.
-            axes = axes or ([over] if _is_axis(members, over, over) else [])
-        idle = set() if over is not None else _effects(found, operation, members, differing, unit)
+            axes = axes or ([over] if sweep.is_axis(over, over) else [])
+        idle = set() if over is not None else _effects(found, sweep)
         for axis in axes:
             # Of what has no effect there is no law; the effect's own line says so.
             if axis not in idle:
-                _scaling(found, operation, members, axis, differing, unit)
+                _scaling(found, sweep, axis)
     return found
+
+
+def unit_of(cells: Sequence[Cell]) -> str:
+    """Of the throughput of cells of one operation."""
+    return f"{figures.noun(cells[0].operation)}s/s" if summary.in_rows(cells) else "B/s"
+
+
+def rates(cell: Cell, unit: str) -> list[float]:
+    """Of the good trials of a cell."""
+    each = (figures.throughput(r) if unit == "B/s" else figures.per_second(r, "rows") for r in cell.records)
+    return [rate for rate in each if rate is not None]
 
 
 def _value(cell: Cell, unit: str) -> float | None:
     return (cell.throughput if unit == "B/s" else cell.rows).value
 
 
-def _trial(record: figures.Record, unit: str) -> float | None:
-    return figures.throughput(record) if unit == "B/s" else figures.per_second(record, "rows")
-
-
-def _is_axis(cells: Sequence[Cell], name: str, over: str | None) -> bool:
-    values = [cell.parameters.get(name) for cell in cells]
-    numeric = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and v > 0]
-    wanted = name == over if over is not None else name not in NO_AXIS
-    return wanted and len(set(numeric)) >= 2
-
-
 def _settings(cells: Sequence[Cell], names: Sequence[str]) -> dict[str, Any]:
     return {n: cells[0].parameters.get(n) for n in names}
 
 
-def _sizes(found: Fits, operation: str, cells: Sequence[Cell], differing: Sequence[str], unit: str) -> None:
+def _sizes(found: Fits, sweep: _Sweep) -> None:
     """Hockney fits for each setting of what is no size."""
-    size = next((n for n in SIZES if n in differing), None)
+    size = next((n for n in SIZES if n in sweep.varying), None)
     if size is None:
         return
-    names = [n for n in differing if n not in SIZES]
-    groups = [g for g in summary.by_setting(cells, names) if len({m.parameters.get(size) for m in g}) > 1]
+    names = [n for n in sweep.varying if n not in SIZES]
+    groups = [g for g in summary.by_setting(sweep.cells, names) if len(sweep.values(g, size)) > 1]
     for group in groups[:MOST_GROUPS]:
-        found.sizes.append(SizeFit(operation, _settings(group, names), group, unit))
+        found.sizes.append(SizeFit(sweep.operation, _settings(group, names), group, sweep.unit))
     if len(groups) > MOST_GROUPS:
         found.notes.append(
-            f"{operation}: {len(groups) - MOST_GROUPS} of {len(groups)} fits over sizes were not made; "
+            f"{sweep.operation}: {len(groups) - MOST_GROUPS} of {len(groups)} fits over sizes were not made; "
             "choose by --where"
         )
 
 
 def times(cells: Sequence[Cell], unit: str = "B/s") -> dict[float, list[float]]:
     """Times (ns) of all good trials by payload (bytes, or rows)."""
-    field_name = "payload_bytes" if unit == "B/s" else "rows"
-    out: dict[float, list[float]] = {}
-    for cell in cells:
-        for record in cell.records:
-            amount = figures.numeric(record, "counts", field_name)
-            spent = figures.numeric(record, "times", "interval_ns")
-            if amount and spent:
-                # Fixed work: all repeats of a cell move the same, so they meet at one key.
-                out.setdefault(amount, []).append(spent)
-    return out
+    counted = "payload_bytes" if unit == "B/s" else "rows"
+    # Fixed work: all repeats of a cell move the same, so they meet at one key.
+    return figures.by_key(
+        (amount, spent)
+        for cell in cells
+        for r in cell.records
+        if (amount := r.counts[counted]) and (spent := r.times.interval_ns)
+    )
 
 
-def _scaling(
-    found: Fits, operation: str, cells: Sequence[Cell], axis: str, differing: Sequence[str], unit: str
-) -> None:
-    # What follows the axis (threads = streams) was left out of `differing`; where the axis is the follower
+def _scaling(found: Fits, sweep: _Sweep, axis: str) -> None:
+    # What follows the axis (threads = streams) was left out of `varying`; where the axis is the follower
     # itself, the one it follows is no other condition.
-    others = [n for n in differing if n != axis and not summary.follows(cells, n, axis)]
-    levels = {float(v) for m in cells if isinstance(v := m.parameters.get(axis), int | float)}
-    if len(levels) < scaling.LEAST_POINTS:
-        shown = ", ".join(f"{v:g}" for v in sorted(levels))
+    operation, cells, least = sweep.operation, sweep.cells, scaling.LEAST_POINTS
+    others = [n for n in sweep.varying if n != axis and not summary.follows(cells, n, axis)]
+    along = [m for m in cells if isinstance(m.parameters.get(axis), int | float)]
+    levels = sorted(map(float, sweep.values(along, axis)))
+    if len(levels) < least:
+        shown = ", ".join(f"{v:g}" for v in levels)
         found.notes.append(
             f"{operation}: no law over {axis}: only {len(levels)} different values ({shown}), "
-            f"{scaling.LEAST_POINTS} are needed"
+            f"{least} are needed"
         )
         return
-    made = [*_pooled(operation, cells, axis, others, differing, unit)]
-    along = [m for m in cells if isinstance(m.parameters.get(axis), int | float)]
     every = series.every(along, axis, others)
-    thin = sum(len(s.cells) < scaling.LEAST_POINTS for s in every)
-    single = [
-        AxisFit(operation, axis, _settings(s.cells, others), list(s.cells), unit, series=s)
-        for s in every
-        if len(s.cells) >= scaling.LEAST_POINTS
-    ]
+    thin = sum(len(s.cells) < least for s in every)
     # The fullest and fastest first, so that what is left out matters least.
-    single.sort(key=_rank, reverse=True)
-    found.scalings += [*made, *single[:MOST_GROUPS]]
+    single = sorted(
+        (
+            AxisFit(operation, axis, _settings(s.cells, others), list(s.cells), sweep.unit, series=s)
+            for s in every
+            if len(s.cells) >= least
+        ),
+        key=rank,
+        reverse=True,
+    )
+    found.scalings += [*_pooled(sweep, axis, others), *single[:MOST_GROUPS]]
     if len(single) > MOST_GROUPS:
         found.notes.append(
             f"{operation}: {len(single) - MOST_GROUPS} of {len(single)} fits over {axis} were not made "
@@ -307,53 +313,38 @@ def _scaling(
     if thin:
         found.notes.append(
             f"{operation}: no law over {axis} for {plural(thin, 'setting')} of the other parameters: under "
-            f"{scaling.LEAST_POINTS} different values"
+            f"{least} different values"
         )
 
 
-def _pooled(
-    operation: str,
-    cells: Sequence[Cell],
-    axis: str,
-    others: Sequence[str],
-    differing: Sequence[str],
-    unit: str,
-) -> list[AxisFit]:
+def _pooled(sweep: _Sweep, axis: str, others: Sequence[str]) -> Iterator[AxisFit]:
     """Fits of several settings together: the large sizes; or, where every cell is one trial, the settings of
     a parameter that has no significant effect."""
+    cells, unit, least = sweep.cells, sweep.unit, scaling.LEAST_POINTS
     size = next((n for n in SIZES if n in others), None)
-    out = []
     if size is not None:
         rest = [n for n in others if n not in SIZES]
         groups = sorted(
             summary.by_setting(cells, rest),
-            key=lambda g: (len({m.parameters.get(axis) for m in g}), max(_value(m, unit) or 0.0 for m in g)),
+            key=lambda g: (len(sweep.values(g, axis)), max(_value(m, unit) or 0.0 for m in g)),
             reverse=True,
         )
         for group in groups[:MOST_POOLED]:
-            chosen = large_sizes(group, size, axis, unit)
-            if chosen is None:
+            if (chosen := large_sizes(group, size, axis, unit)) is not None:
+                smallest, rule = chosen
+                kept = [m for m in group if (m.parameters.get(size) or 0) >= smallest]
+                if len(sweep.values(kept, axis)) >= least:
+                    where = _settings(kept, rest)
+                    yield AxisFit(sweep.operation, axis, where, kept, unit, size, smallest, rule)
+    elif all(m.good <= 1 for m in cells) or _single(cells):
+        for name in others:
+            tested = _effect(sweep, name)
+            if tested is None or tested.significant:
                 continue
-            least, rule = chosen
-            kept = [m for m in group if (m.parameters.get(size) or 0) >= least]
-            if len({m.parameters.get(axis) for m in kept}) >= scaling.LEAST_POINTS:
-                one = AxisFit(operation, axis, _settings(kept, rest), kept, unit, size, least, rule)
-                out.append(one)
-        return out
-    if any(m.good > 1 for m in cells) and not _single(cells):
-        return out
-    for name in others:
-        tested = _effect(cells, name, unit, differing)
-        if tested is None or tested.significant:
-            continue
-        rest = [n for n in others if n != name]
-        for group in summary.by_setting(cells, rest):
-            if (
-                len({m.parameters.get(axis) for m in group}) >= scaling.LEAST_POINTS
-                and len({m.parameters.get(name) for m in group}) > 1
-            ):
-                out.append(AxisFit(operation, axis, _settings(group, rest), group, unit, name))
-    return out
+            rest = [n for n in others if n != name]
+            for group in summary.by_setting(cells, rest):
+                if len(sweep.values(group, axis)) >= least and len(sweep.values(group, name)) > 1:
+                    yield AxisFit(sweep.operation, axis, _settings(group, rest), group, unit, name)
 
 
 def _single(cells: Sequence[Cell]) -> bool:
@@ -376,7 +367,7 @@ def large_sizes(cells: Sequence[Cell], size: str, axis: str, unit: str = "B/s") 
             if len({m.parameters.get(size) for m in group}) < hockney.LEAST_POINTS:
                 continue
             fitted = hockney.fit(times(group, unit))
-            payload = {m.parameters[size]: _payload(m, unit) for m in group if m.parameters.get(size)}
+            payload = {m.parameters[size]: payload_of(m, unit) for m in group if m.parameters.get(size)}
             fitting = [s for s, p in payload.items() if p is not None and p >= fitted.large]
             threshold = max(threshold, min(fitting, default=float("inf")))
     except Refused:
@@ -388,10 +379,11 @@ def large_sizes(cells: Sequence[Cell], size: str, axis: str, unit: str = "B/s") 
     ], "the largest quarter; start-up is over a fifth of the time even there"
 
 
-def _payload(cell: Cell, unit: str) -> float | None:
+def payload_of(cell: Cell, unit: str) -> float | None:
+    """What each trial of a cell moves."""
     if unit == "B/s":
         return cell.payload_bytes
-    return figures.numeric(cell.records[0], "counts", "rows") if cell.records else None
+    return cell.records[0].counts.rows if cell.records else None
 
 
 def observations(one: AxisFit) -> dict[float, list[float]]:
@@ -401,11 +393,8 @@ def observations(one: AxisFit) -> dict[float, list[float]]:
         n = cell.parameters.get(one.axis)
         if not isinstance(n, int | float):
             continue
-        if one.pooled:
-            value = _value(cell, one.unit)
-            values = [] if value is None else [value]
-        else:
-            values = [v for r in cell.records if (v := _trial(r, one.unit)) is not None]
+        value = _value(cell, one.unit) if one.pooled else None
+        values = [value] if value is not None else [] if one.pooled else rates(cell, one.unit)
         if values:
             out.setdefault(float(n), []).extend(values)
     return out
@@ -421,40 +410,29 @@ def _blocks(one: AxisFit) -> list[dict[float, float]]:
     return [blocks[k] for k in sorted(blocks, key=lambda k: (k is None, k if k is not None else 0))]
 
 
-def _effects(
-    found: Fits, operation: str, cells: Sequence[Cell], differing: Sequence[str], unit: str
-) -> set[str]:
+def _effects(found: Fits, sweep: _Sweep) -> set[str]:
     """Adds the effects; answers the parameters that have none."""
     idle = set()
-    for name in differing:
-        if name in SIZES:
-            continue
-        tested = _effect(cells, name, unit, differing)
-        if tested is None:
+    for name in sweep.varying:
+        if name in SIZES or (tested := _effect(sweep, name)) is None:
             continue
         if not tested.significant and tested.pairs >= LEAST_BLOCKS:
             idle.add(name)
         above = None
         levels = [v for v in tested.levels if isinstance(v, int | float)]
         if tested.significant and len(levels) == len(tested.levels) > 2:
-            least = min(levels)
-            above = _effect(cells, name, unit, differing, lambda v, least=least: v != least)  # type: ignore[misc]
-        found.effects.append(EffectFit(operation, name, tested, above))
+            above = _effect(sweep, name, min(levels))
+        found.effects.append(EffectFit(sweep.operation, name, tested, above))
     return idle
 
 
-def _effect(
-    cells: Sequence[Cell],
-    name: str,
-    unit: str,
-    differing: Sequence[str],
-    keep: Callable[[Any], bool] = lambda _: True,
-) -> Effect | None:
-    others = [n for n in differing if n != name and not summary.follows(cells, n, name)]
+def _effect(sweep: _Sweep, name: str, without: object = _NOTHING) -> Effect | None:
+    """The effect of a parameter, `without` one of its values."""
+    others = [n for n in sweep.varying if n != name and not summary.follows(sweep.cells, n, name)]
     blocks: dict[Any, dict[object, float]] = {}
-    for cell in cells:
-        level, value = cell.parameters.get(name), _value(cell, unit)
-        if value is not None and keep(level):
+    for cell in sweep.cells:
+        level, value = cell.parameters.get(name), _value(cell, sweep.unit)
+        if value is not None and level != without:
             key = summary.setting(cell, others)
             blocks.setdefault(key, {})[level if isinstance(level, Hashable) else repr(level)] = value
     whole = [b for b in blocks.values() if len(b) > 1][:MOST_EFFECT_BLOCKS]

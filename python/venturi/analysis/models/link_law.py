@@ -34,24 +34,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from venturi.analysis.statistics.intervals import Interval
 from venturi.common.links import WAYS, Link, Way
-
-__all__ = [
-    "BOUNDS",
-    "CUBIC",
-    "FIRST_PACKETS",
-    "LOSS_BASED",
-    "RENO",
-    "LinkLaw",
-    "Path",
-    "Setting",
-    "fit",
-    "loss_bound",
-    "path",
-    "started_share",
-    "trips_to_fill",
-]
 
 LOSS_BASED = ("cubic", "reno")
 """Congestion controls that take a loss for a full link."""
@@ -193,7 +179,7 @@ class LinkLaw:
         pairs = zip(self.paths, self.measured, strict=True)
         implied = [[_steady(self.setting, at, r) / f for f in _factors(self.setting, at)] for at, r in pairs]
         out = []
-        for i, (number, (value, factor)) in enumerate(zip(self.numbers, _known(self.setting), strict=True)):
+        for i, (number, (value, factor)) in enumerate(zip(self.numbers, _prior(self.setting), strict=True)):
             if BOUNDS[i] in self.limits:
                 factor, least = 1.0, number
             else:
@@ -252,12 +238,10 @@ class LinkLaw:
 
 def fit(setting: Setting, observed: Sequence[tuple[Path, float]]) -> LinkLaw:
     """From the median over each path."""
-    import numpy as np
-
     # Rows are bounds, columns paths. Times: that of a bound which is not there is 0.
     times = 1 / np.array([_factors(setting, at) for at, _ in observed]).T
     measured = 1 / np.array([_steady(setting, at, rate) for at, rate in observed])
-    known = _known(setting)
+    known = _prior(setting)
     numbers = np.array([value for value, _ in known])
     join = np.add if setting.waits else np.maximum
     for _ in range(ROUNDS):
@@ -278,7 +262,7 @@ def fit(setting: Setting, observed: Sequence[tuple[Path, float]]) -> LinkLaw:
     return LinkLaw(setting, paths, rates, tuple(map(float, numbers)))
 
 
-def _known(setting: Setting) -> tuple[tuple[float, float], ...]:
+def _prior(setting: Setting) -> tuple[tuple[float, float], ...]:
     """What is known before of each number, and within which factor."""
     return (math.inf, 1.0), (setting.per_byte, setting.per_byte_factor), (setting.flight, 2.0), (1.0, 2.0)
 

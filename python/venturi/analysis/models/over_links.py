@@ -12,28 +12,18 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from venturi.analysis.cells import figures, probes, summary
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models import link_law
+from venturi.analysis.models.fits import payload_of, rates, unit_of
 from venturi.analysis.models.link_law import LOSS_BASED, LinkLaw, Path, Setting
 from venturi.analysis.statistics.intervals import Interval
 from venturi.common import links
 from venturi.common.links import WAYS, Link, Way
 from venturi.common.units import Quantity
 from venturi.targets.system import is_datagrams
-
-__all__ = [
-    "AXIS",
-    "MOST_GROUPS",
-    "Crossing",
-    "LinkFit",
-    "Refused",
-    "attributes",
-    "build",
-    "crossings",
-    "held_by",
-    "lines",
-]
 
 AXIS = "link"
 LEAST_LINKS = 4
@@ -183,13 +173,12 @@ def build(cells: Sequence[Cell]) -> list[LinkFit]:
     out: list[LinkFit] = []
     over = [c for c in cells if c.main.known and _over(c)]
     for operation, every in summary.by_operation(over).items():
-        unit = f"{figures.noun(operation)}s/s" if summary.in_rows(every) else "B/s"
+        unit = unit_of(every)
         differing = [n for n in summary.varying(every) if n != AXIS and not summary.follows(every, n, AXIS)]
         controls = len({_control(c) for c in every}) > 1
-        groups: dict[tuple[str, ...], list[Cell]] = {}
-        for cell in every:
-            if _rates(cell, unit):
-                groups.setdefault((*summary.setting(cell, differing), str(_control(cell))), []).append(cell)
+        groups = figures.by_key(
+            ((*summary.setting(c, differing), str(_control(c))), c) for c in every if _rates(c, unit)
+        )
         for group in groups.values():
             if len({_text(c) for c in group}) > 1:
                 where = {n: group[0].parameters.get(n) for n in differing}
@@ -202,7 +191,7 @@ def build(cells: Sequence[Cell]) -> list[LinkFit]:
 def _over(cell: Cell) -> bool:
     """Whether TCP went over a link of which all is known."""
     p = cell.parameters
-    link = links.known(p.get(AXIS))
+    link = links.read_link(p.get(AXIS))
     # TCP does not carry datagrams, and its bounds are not theirs.
     if link is None or is_datagrams(str(p.get("target") or "")):
         return False
@@ -215,10 +204,7 @@ def _control(cell: Cell) -> str | None:
 
 
 def _rates(cell: Cell, unit: str) -> list[float]:
-    def one(record: figures.Record) -> float | None:
-        return figures.throughput(record) if unit == "B/s" else figures.per_second(record, "rows")
-
-    return [rate for record in cell.records if (rate := one(record))]
+    return [rate for rate in rates(cell, unit) if rate]
 
 
 def _path(cell: Cell, link: Link, cross: float | None = None) -> Path:
@@ -253,7 +239,7 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
         ratio
         for cell in cells
         for record in cell.records
-        if (ratio := figures.quotient(figures.numeric(record, "counts", counted), figures.wire_bytes(record)))
+        if (ratio := figures.quotient(record.counts[counted], figures.wire_bytes(record)))
     ]
     width = float(p.get("row_bytes") or 0)
     # Of rows that a database gets, what is on the wire is its dialect's.
@@ -263,9 +249,6 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
         flight = streams * lanes * (_batch(cells, unit) or 1.0)
     else:
         flight = known * streams * (TCP_FLIGHT if held == "tcp" else WINDOW_USED * p[held])
-    amounts = [
-        c.payload_bytes if unit == "B/s" else figures.numeric(c.records[0], "counts", "rows") for c in cells
-    ]
     asked = p.get("duration_ns")
     return Setting(
         streams,
@@ -275,7 +258,7 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
         closed and lanes == 1,
         _control(cells[0]),
         asked / 1e9 if asked else None,
-        next((a for a in amounts if a), None),
+        next((amount for c in cells if (amount := payload_of(c, unit))), None),
         starts=not closed,
         uncounted=0.0 if closed or not asked else (streams - 1) / 2 * _batch(cells, unit),
     )
@@ -298,16 +281,12 @@ def attributes(link: Link, way: Way) -> dict[str, float | None]:
 def lines(one: LinkFit, along: str) -> list[list[tuple[float, str]]]:
     """Links that differ in this attribute alone: its value and the link's text, from the least on. The
     longest line first; one of two links is one."""
-    groups: dict[Any, list[tuple[float, str]]] = {}
-    for text, link in one.links.items():
-        value = attributes(link, one.way)[along]
-        if value is None:
-            continue
-        buffer = link.buffer, link.jitter_ns, link.mtu, link.control
-        rest = {"delay": (link.rate, link.loss), "rate": (link.round_trip_ns, link.loss)}
-        groups.setdefault((rest.get(along, (link.rate, link.round_trip_ns)), buffer), []).append(
-            (value, text)
-        )
+    fields = {"delay": "round_trip_ns", "rate": "rate", "loss": "loss"}
+    groups = figures.by_key(
+        (repr(replace(link, **{fields[along]: getattr(Link(), fields[along])})), (value, text))
+        for text, link in one.links.items()
+        if (value := attributes(link, one.way)[along]) is not None
+    )
     # Links that differ the other way only have one value.
     found = [sorted(group) for group in groups.values() if len({value for value, _ in group}) > 1]
     return sorted(found, key=lambda line: (-len(line), one.links[line[0][1]].text))
@@ -371,8 +350,6 @@ def crossings(made: Sequence[LinkFit]) -> list[Crossing]:
 def _crossing(
     one: LinkFit, other: LinkFit, parameter: str, along: str, line: Sequence[tuple[float, str]]
 ) -> list[Crossing]:
-    import numpy as np
-
     assert one.law is not None and other.law is not None
     link = one.links[line[0][1]]
     at = grid(line[0][0], line[-1][0])

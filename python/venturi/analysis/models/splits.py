@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from venturi.analysis.cells.figures import by_key
 from venturi.analysis.cells.summary import Cell, by_operation, by_setting, follows, varying
 from venturi.analysis.models import fits
 from venturi.analysis.statistics import hockney, laws, regression, scaling
 from venturi.analysis.statistics.hockney import Hockney
-from venturi.analysis.statistics.laws import Refused
-from venturi.analysis.statistics.regression import Points
+from venturi.analysis.statistics.laws import Refused, attempt
+from venturi.analysis.statistics.regression import Array, Points
 from venturi.common.units import Quantity
-
-if TYPE_CHECKING:
-    from venturi.analysis.statistics.regression import Array
 
 __all__ = ["Convergence", "Limit", "Split", "convergences", "limit"]
 
@@ -129,18 +129,12 @@ def _rows(cell: Cell) -> int | None:
 def _amount(cells: Sequence[Cell]) -> int | None:
     """The number of rows that was divided on purpose: over most numbers of streams, and of those the one
     whose sizes stand most apart from the sweep's, then the largest. None where products met by chance."""
-    at: dict[Any, set[Any]] = {}
-    for cell in cells:
-        at.setdefault(cell.parameters.get("rows_per_stream"), set()).add(cell.parameters.get("streams"))
+    at = by_key((c.parameters.get("rows_per_stream"), c.parameters.get("streams")) for c in cells)
     fewest = min((n for c in cells if isinstance(n := c.parameters.get("streams"), int)), default=0)
-    amounts: dict[int, list[Cell]] = {}
-    for cell in cells:
-        if (rows := _rows(cell)) is not None:
-            amounts.setdefault(rows, []).append(cell)
     best = (0, 0, 0)
-    for rows, same in amounts.items():
+    for rows, same in by_key((rows, c) for c in cells if (rows := _rows(c)) is not None).items():
         streams = {c.parameters["streams"] for c in same}
-        apart = sum(len(at[c.parameters["rows_per_stream"]]) == 1 for c in same)
+        apart = sum(len(set(at[c.parameters["rows_per_stream"]])) == 1 for c in same)
         meant = len(streams) >= (LEAST if apart >= APART else CERTAIN)
         if fewest in streams and meant:
             best = max(best, (len(streams), apart, rows))
@@ -170,17 +164,13 @@ def _convergence(operation: str, where: dict[str, Any], cells: Sequence[Cell], r
 
 def _fitted(cells: Sequence[Cell]) -> tuple[dict[int, Hockney], dict[int, str]]:
     """Hockney's line at each number of streams, or why there is none."""
-    by_streams: dict[int, list[Cell]] = {}
-    for cell in cells:
-        if isinstance(n := cell.parameters.get("streams"), int):
-            by_streams.setdefault(n, []).append(cell)
+    by_streams = by_key((n, c) for c in cells if isinstance(n := c.parameters.get("streams"), int))
     found: dict[int, Hockney] = {}
     refused: dict[int, str] = {}
     for n, members in by_streams.items():
-        try:
-            found[n] = hockney.fit(fits.times(members))
-        except Refused as reason:
-            refused[n] = str(reason)
+        fit, refused[n] = attempt(lambda members=members: hockney.fit(fits.times(members)))  # type: ignore[misc]
+        if fit is not None:
+            found[n] = fit
     return found, refused
 
 
@@ -192,8 +182,6 @@ def _rate(fit: Hockney, payload: float, repeats: int | None) -> Quantity:
 
 def limit(fitted: Mapping[int, Hockney], payload: float) -> tuple[Limit | None, str]:
     """The highest rate of `payload` bytes over streams, and why there is none."""
-    import numpy as np
-
     streams = sorted(fitted)
     if len(streams) < scaling.LEAST_POINTS:
         least = scaling.LEAST_POINTS
@@ -246,8 +234,6 @@ def limit(fitted: Mapping[int, Hockney], payload: float) -> tuple[Limit | None, 
 
 def _points(n: Array, b: Array, drawn: Array, lines: Sequence[Hockney]) -> Points:
     """The asymptotic rates over streams, each as sure as its line."""
-    import numpy as np
-
     variance = np.maximum(np.log(drawn).var(axis=0), 1e-8)
     sizes = np.array([len(line.points.x) for line in lines], dtype=np.int64)
     return Points(n, np.log(b), variance, np.sqrt(variance), sizes, int((sizes - 2).sum()))
@@ -255,8 +241,6 @@ def _points(n: Array, b: Array, drawn: Array, lines: Sequence[Hockney]) -> Point
 
 def _widened(drawn: Array, found: Array, fitted: Array) -> Array:
     """Draws of figures that lie further from what was fitted to them than they scatter, by as much."""
-    import numpy as np
-
     freedom = max(1, len(found) - 2)
     off = float(np.sqrt(((found - fitted) ** 2).sum() / freedom))
     scatter = float(np.sqrt(drawn.var(axis=0).mean()))

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from venturi.analysis.statistics.difference import FLOOR, effective_number, moderated
-
-if TYPE_CHECKING:
-    import numpy as np
 
 CONFIDENCE = 0.95
 GAIN = 0.05
@@ -118,21 +116,19 @@ class Curve:
                 else map(fmean, zip(*whole, strict=True))
             )
             made = cls(ns, whole, figures, figures.index(max(figures)), failed, repeats)
-            if made.told:
+            if made.bounded:
                 return made
             found = found or made
         return found
 
     @property
-    def told(self) -> bool:
+    def bounded(self) -> bool:
         """Whether there are rounds enough for intervals: without them nothing is claimed."""
         return len(self.logs) >= LEAST_ROUNDS
 
     @cached_property
     def _spread(self) -> tuple[np.ndarray, float]:
         """Variance of a repeat at each N (of logarithms), and the degrees of freedom of each."""
-        import numpy as np
-
         y = np.array(self.logs)
         rounds, size = y.shape
         left = y - y.mean(axis=0) - y.mean(axis=1, keepdims=True) + y.mean()
@@ -145,7 +141,7 @@ class Curve:
         """From the N at one place to that at another. The interval is that of the geometric means, and wide
         enough for the change that is told: where medians and means disagree, less is claimed."""
         told = self.figures[end] - self.figures[start]
-        if not self.told:
+        if not self.bounded:
             return Change(math.expm1(told))
         error, freedom = self._error(start, end)
         half = _quantile(freedom) * error
@@ -281,7 +277,7 @@ class Curve:
     def telling(self) -> int | None:
         """How many repeats would put the last step's interval on one side of what counts as a gain, in four
         of five cases, were change and spread the same. None over `MOST_ROUNDS`."""
-        if not self.told:
+        if not self.bounded:
             return None
         last = len(self.ns) - 1
         doublings, gain = self._doublings(self.start, last), math.log1p(GAIN)

@@ -11,6 +11,18 @@ Is there a gain? Does a parameter matter at all? Tests on logs of throughput, pa
 
 Pairs are what was measured under the same other conditions: the same repeat of interleaved rounds, or, where
 every cell has one trial, the same size or the same other parameters.
+
+Trials that fall into groups: at two speeds, or before and after a change of level.
+
+Where a series changes its level: the largest difference of means on both sides of a cut, with its
+permutation test.
+
+The statistic is that of A. Sen and M. S. Srivastava, *On Tests for Detecting Change in Mean*, Annals of
+Statistics 3(1), 1975. Its p comes from permutations, which assume no distribution and hold from few points
+on: five runs against five that are all slower have p = 2 / C(10, 5) = 0.8 %. Series of benchmarks have been
+cut in this way, with the energy distance, by D. Daly et al., *The Use of Change Point Detection to Identify
+Software Performance Regressions in a Continuous Integration System*, ICPE 2020; means take n steps for each
+permutation where distances take n x n.
 """
 
 from __future__ import annotations
@@ -18,10 +30,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from statistics import median
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
 LEAST_REPEATS = 3
 """Good trials a side without which a cell is not judged. One has no spread; two happen to agree too often:
@@ -101,7 +114,6 @@ def prior(variances: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
     """
     if variances.size < LEAST_POOLED:
         return 0.0, 1.0
-    import numpy as np
     from scipy.special import digamma, polygamma
 
     level = np.log(variances) - digamma(freedom / 2) + np.log(freedom / 2)
@@ -117,8 +129,6 @@ def moderated(variances: np.ndarray, freedom: np.ndarray) -> tuple[np.ndarray, n
 
     (d0 s0^2 + d s^2) / (d0 + d), Smyth (2004), eq. 3; never worth more than all of them together.
     """
-    import numpy as np
-
     d0, common = prior(variances, freedom)
     if math.isinf(d0):
         drawn = np.full(variances.shape, common)
@@ -150,7 +160,6 @@ def differences(
     moderated over all cells. Cells with fewer than `LEAST_REPEATS` values on a side get their ratio and
     nothing else. Raises `ValueError` for an empty side or values that are not positive.
     """
-    import numpy as np
     from scipy.special import stdtr, stdtrit
 
     for base, run in pairs:
@@ -201,7 +210,6 @@ def shift(base: Rounds, run: Rounds, confidence: float = 0.95) -> Shift | None:
     """
     if len(base) < LEAST_SHIFT_CELLS:
         return None
-    import numpy as np
     from scipy.special import stdtr, stdtrit
 
     logs = [[{k: math.log(v) for k, v in cell.items()} for cell in side] for side in (base, run)]
@@ -225,8 +233,6 @@ def _mean(values: Mapping[int, float]) -> float:
 
 def _rounds(cells: Sequence[Mapping[int, float]]) -> Any:
     """Of each round that holds at least half the cells, how far they lay from their means, on average."""
-    import numpy as np
-
     off: dict[int, list[float]] = {}
     for cell in cells:
         mean = _mean(cell)
@@ -260,7 +266,6 @@ class Gain:
 
 def test_gain(difference: object) -> Gain:
     """From differences of logs of throughput, a pair each; at least two."""
-    import numpy as np
     from scipy.special import stdtr, stdtrit
 
     d = np.asarray(difference, dtype=np.float64)
@@ -275,8 +280,6 @@ def test_gain(difference: object) -> Gain:
 def effective_number(values: object) -> float:
     """How many independent values these in a row are worth; at least 2. Under 8 they are taken as they are:
     a correlation of so few says nothing."""
-    import numpy as np
-
     d = np.asarray(values, dtype=np.float64)
     centred = d - d.mean()
     total = float((centred**2).sum())
@@ -309,9 +312,7 @@ class Effect:
         return self.significant or self.least < ALPHA
 
 
-def effect(
-    blocks: Sequence[Mapping[object, float]], seed: int = 20191104, draws: int = 9999
-) -> Effect | None:
+def effect(blocks: Sequence[Mapping[object, float]], draws: int = 9999) -> Effect | None:
     """Tests whether the levels of a parameter differ, by permuting them within each block.
 
     A block holds the throughput at each level, all others equal. The statistic is the sum of squares between
@@ -319,15 +320,13 @@ def effect(
     blocks (Good, Permutation, Parametric and Bootstrap Tests, 3rd ed., ch. 6): no shape of the errors is
     assumed. p counts the observed order too, so it is never 0. None under 2 blocks of 2 levels.
     """
-    import numpy as np
-
     useful = [{k: math.log(v) for k, v in b.items() if v > 0} for b in blocks]
     useful = [b for b in useful if len(b) > 1]
     levels = tuple(dict.fromkeys(k for b in useful for k in b))
     if len(useful) < 2 or len(levels) < 2:
         return None
     index = {k: i for i, k in enumerate(levels)}
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(20191104)
     sums = np.zeros((draws + 1, len(levels)))
     counts = np.zeros(len(levels))
     for block in useful:
@@ -344,3 +343,137 @@ def effect(
     orders = sum(math.lgamma(len(b) + 1) for b in useful)
     least = min(1.0, math.exp(math.lgamma(len(levels) + 1) - orders))
     return Effect(levels, p, len(useful), float(np.expm1(means[0].max() - means[0].min())), least)
+
+
+SEVERAL = 2.0
+"""A slow trial is so many times slower than its cell's median, and than every trial that is not slow."""
+MOST_SLOW = 1 / 3
+LEAST_TRIALS = 6
+"""In all cells together; a lone slow one of five says little of how often it happens."""
+LEAST_OF_CELL = 3
+LEAST_GROUP = 3
+LEAST_GROUPED = 10
+"""Repeats of a cell from which two groups are looked for."""
+WIDER = 1.5
+"""The groups lie so many times further apart than the wider one is wide."""
+LEAST_APART = 1.15
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """How many of how many trials are slow, and how many times slower the least and the most slow one is."""
+
+    trials: int
+    slow: int
+    least: float
+    most: float
+
+    @property
+    def share(self) -> float:
+        return self.slow / self.trials
+
+
+def slow_trials(cells: Sequence[Sequence[float]]) -> Speeds | None:
+    """Single trials several times slower than all others of their cells; throughputs, a sequence a cell.
+
+    Nothing may lie between them and the others: a long tail is one speed. Cells with fewer than three trials
+    have no median to be slower than.
+    """
+    ratios = sorted(
+        median(values) / value
+        for values in cells
+        if len(values) >= LEAST_OF_CELL
+        for value in values
+        if value > 0
+    )
+    slow = [r for r in ratios if r >= SEVERAL]
+    rest = ratios[: len(ratios) - len(slow)]
+    if not slow or len(ratios) < LEAST_TRIALS or len(slow) > MOST_SLOW * len(ratios):
+        return None
+    if slow[0] < SEVERAL * max(1.0, rest[-1]):
+        return None
+    return Speeds(len(ratios), len(slow), slow[0], slow[-1])
+
+
+def two_groups(values: Sequence[float]) -> Speeds | None:
+    """Repeats of one cell in two groups that lie further apart than either is wide."""
+    logs = sorted(math.log(v) for v in values if v > 0)
+    if len(logs) < LEAST_GROUPED:
+        return None
+    gaps = [b - a for a, b in pairwise(logs)]
+    at = max(range(len(gaps)), key=gaps.__getitem__) + 1
+    slow, fast = logs[:at], logs[at:]
+    wide = max(slow[-1] - slow[0], fast[-1] - fast[0])
+    apart = math.exp(median(fast) - median(slow))
+    if min(len(slow), len(fast)) < LEAST_GROUP or gaps[at - 1] <= WIDER * wide or apart < LEAST_APART:
+        return None
+    return Speeds(len(logs), len(slow), apart, apart)
+
+
+LEAST = 3
+"""Points on each side of a change: fewer say nothing of a level."""
+LEVEL = 0.01
+"""Largest p of a change, so about the share of series without one in which one is seen."""
+DRAWS, MOST_DRAWS, MOST_NUMBERS = 1000, 20_000, 10_000_000
+"""Permutations drawn at a time, and at most: as many more of short series as so many numbers are. That of six
+runs against four is p = 0.95 %, and `LEVEL` is 1 %."""
+SURE = 4.0
+"""Standard errors off `LEVEL` from which on a share is told without more draws."""
+SEED = 1
+NOTHING = 1e-12
+"""Differences that are rounding, as a share of the values."""
+
+
+@dataclass(frozen=True)
+class ChangePoint:
+    at: int
+    """The first point of the new level."""
+    p: float
+
+
+def change_points(values: Sequence[float], level: float = LEVEL) -> list[ChangePoint]:
+    """Where the level of `values` changes, in their order. The same values have the same answer.
+
+    A segment is cut where both sides differ most, if at most the share `level` of its permutations has a cut
+    as good; then its parts are. Raises ValueError for a value that is no number.
+    """
+    series = np.asarray(values, dtype=float)
+    if not np.isfinite(series).all():
+        raise ValueError("a series of numbers is needed")
+    generator = np.random.default_rng(SEED)
+    found, todo = [], [(0, len(series))]
+    while todo:
+        begin, end = todo.pop()
+        if end - begin < 2 * LEAST:
+            continue
+        part = series[begin:end] - series[begin:end].mean()
+        apart = _apart(part[None])[0]
+        if apart.max() <= NOTHING * np.abs(series[begin:end]).max():
+            continue
+        cut = LEAST + int(apart.argmax())
+        p = _p(part, float(apart.max()), level, generator)
+        if p <= level:
+            found.append(ChangePoint(begin + cut, p))
+            todo += [(begin, begin + cut), (begin + cut, end)]
+    return sorted(found, key=lambda one: one.at)
+
+
+def _apart(rows: Any) -> Any:
+    """By how much the means on both sides of each cut differ, over what they would by chance; a row each,
+    whose values sum up to zero."""
+    n = rows.shape[1]
+    left = np.arange(LEAST, n - LEAST + 1)
+    return np.abs(rows.cumsum(axis=1)[:, left - 1]) / np.sqrt(left * (n - left))
+
+
+def _p(part: Any, best: float, level: float, generator: Any) -> float:
+    """The share of permutations with a cut as good, as the first draws tell it where they are clear."""
+    as_good = drawn = 0
+    while drawn < max(MOST_DRAWS, MOST_NUMBERS // len(part)):
+        orders = generator.permuted(np.broadcast_to(part, (DRAWS, len(part))), axis=1)
+        # Sums in another order differ in their last bits.
+        as_good += int((_apart(orders).max(axis=1) >= best * (1 - 1e-9)).sum())
+        drawn += DRAWS
+        if abs(as_good - level * drawn) > SURE * math.sqrt(level * drawn):
+            break
+    return (1 + as_good) / (1 + drawn)

@@ -14,17 +14,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from venturi.analysis.statistics import regression
 from venturi.analysis.statistics.intervals import Interval
 from venturi.analysis.statistics.laws import Refused
-from venturi.analysis.statistics.regression import Points
-from venturi.analysis.statistics.scaling import _interval
+from venturi.analysis.statistics.regression import Array, Points, interval_of
 from venturi.common.units import Quantity, percent, pick_unit
-
-if TYPE_CHECKING:
-    from venturi.analysis.statistics.regression import Array
 
 LEAST_POINTS = 4
 LEAST_SPAN = 2.0
@@ -57,7 +54,6 @@ class Hockney:
     deviation: float
     unit: str = "B"
     resamples: int = RESAMPLES
-    seed: int = regression.SEED
 
     @property
     def n_half(self) -> float:
@@ -71,27 +67,18 @@ class Hockney:
 
     def at(self, payload: Sequence[float] | Array) -> Array:
         """Time (ns) for each payload."""
-        import numpy as np
-
         return self.a + np.asarray(payload, dtype=np.float64) / self.b * 1e9
 
     @property
     def freedom(self) -> float:
-        left = max(1, len(self.points.x) - 2)
-        if not self.points.freedom:
-            return float(left)
-        share = float((self.points.variance / (self.points.variance + self.extra + 1e-12)).mean())
-        return share * self.points.freedom + (1 - share) * left
+        return self.points.freedom_around(self.extra, 2)
 
     @cached_property
     def draws(self) -> Array:
         """Bootstrap rows of (a ns, ns per unit of payload)."""
-        import numpy as np
-
         sigma = np.sqrt(np.maximum(self.points.variance + self.extra, 1e-12))
-        rows = regression.disturbed(
-            np.log(self.at(self.points.x)), sigma, self.freedom, self.resamples, self.seed
-        )
+        centre = np.log(self.at(self.points.x))
+        rows = regression.disturbed(centre, sigma, self.freedom, self.resamples)
         found: Array = _solve(self.points.x, rows, self.weight / sigma**2)
         return found
 
@@ -101,15 +88,13 @@ class Hockney:
         rows, n = self.draws, len(self.points.x)
         a, b = rows[:, 0], 1e9 / rows[:, 1]
         return {
-            "a": _interval(self.a, a, n),
-            "b": _interval(self.b, b, n),
-            "n_half": _interval(self.n_half, a * b / 1e9, n),
+            "a": interval_of(self.a, a, n),
+            "b": interval_of(self.b, b, n),
+            "n_half": interval_of(self.n_half, a * b / 1e9, n),
         }
 
     def band(self, payload: Sequence[float]) -> tuple[Array, Array]:
         """95 % interval of the curve, ns, at each payload."""
-        import numpy as np
-
         at = np.asarray(payload, dtype=np.float64)
         drawn = self.draws[:, :1] + self.draws[:, 1:] * at[None]
         low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
@@ -117,13 +102,9 @@ class Hockney:
 
     def predict(self, payload: float, repeats: int = 5, confidence: float = 0.95) -> Interval:
         """The median time (ns) of `repeats` new trials of this payload, with a prediction interval."""
-        import numpy as np
-
-        generator = np.random.default_rng(self.seed + 1)
+        generator = np.random.default_rng(regression.SEED + 1)
         drawn = np.log(self.draws[:, 0] + self.draws[:, 1] * payload)
-        near = int(np.argmin(np.abs(np.log(self.points.x) - math.log(payload))))
-        one = float(self.points.spread[near]) ** 2 * regression.median_variance(repeats)
-        scale = math.sqrt((one if self.points.freedom else 0.0) + self.extra)
+        scale = math.sqrt(self.points.median_variance_at(payload, repeats) + self.extra)
         drawn = drawn + scale * generator.standard_t(self.freedom, len(drawn))
         tail = (1 - confidence) / 2
         low, high = (float(v) for v in np.exp(np.quantile(drawn, [tail, 1 - tail])))
@@ -146,8 +127,6 @@ class Hockney:
 
 def _solve(x: Array, y: Array, weight: Array) -> Array:
     """Rows of (a ns, ns per unit of payload), both >= 0 and the second > 0."""
-    import numpy as np
-
     design = np.stack([np.ones_like(x), x], axis=1)
     return regression.log_linear(design, y, weight, [(0, 1), (1,)])[0]
 
@@ -156,11 +135,8 @@ def fit(
     observations: Mapping[float, Sequence[float]],
     unit: str = "B",
     resamples: int = RESAMPLES,
-    seed: int = regression.SEED,
 ) -> Hockney:
     """Fits times (ns) by payload. Raises `Refused` with the reason: thin data, or no such law in them."""
-    import numpy as np
-
     if any(not n > 0 for n in observations):
         raise Refused("there are trials that moved nothing")
     try:
@@ -200,22 +176,10 @@ def fit(
     deviation = float(np.sqrt(np.mean(residual**2)))
     if not math.isfinite(deviation) or b[0, 1] <= 0 or deviation > MOST_DEVIATION:
         raise Refused(f"times do not follow a + n/b: the line misses them by {100 * deviation:.0f} %")
-    return Hockney(
-        points,
-        float(b[0, 0]),
-        1e9 / float(b[0, 1]),
-        extra,
-        weight,
-        r_squared,
-        deviation,
-        unit,
-        resamples,
-        seed,
-    )
+    rate = 1e9 / float(b[0, 1])
+    return Hockney(points, float(b[0, 0]), rate, extra, weight, r_squared, deviation, unit, resamples)
 
 
 def _robust(residual: Array) -> float:
     """Standard deviation from the median absolute deviation, which half of the points may not disturb."""
-    import numpy as np
-
     return max(1.4826 * float(np.median(np.abs(residual - np.median(residual)))), 1e-6)

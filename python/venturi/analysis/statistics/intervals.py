@@ -98,7 +98,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interv
     return Interval(median(data), data[rank - 1], data[n - rank], n, coverage)
 
 
-def median_of_known(values: Iterable[float | None]) -> float | None:
+def median_of(values: Iterable[float | None]) -> float | None:
     """The median of those that were measured; None if none was."""
     known = [value for value in values if value is not None]
     return median(known) if known else None

@@ -10,15 +10,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TypeVar
+
+import numpy as np
 
 from venturi.analysis.statistics import regression
+from venturi.analysis.statistics.regression import Array
 
-if TYPE_CHECKING:
-    from venturi.analysis.statistics.regression import Array
-
+T = TypeVar("T")
 NAMES = {
     "constant": "constant",
     "linear": "linear",
@@ -48,6 +49,14 @@ class Refused(ValueError):
     """Why no law is fitted: a sentence for people."""
 
 
+def attempt(make: Callable[[], T]) -> tuple[T | None, str]:
+    """What is made, or why not."""
+    try:
+        return make(), ""
+    except Refused as reason:
+        return None, str(reason)
+
+
 @dataclass(frozen=True)
 class Law:
     """One law fitted to the points: `coefficients` of its inner form, and the usual `parameters`."""
@@ -66,16 +75,12 @@ class Law:
 
     def at(self, n: Sequence[float] | Array) -> Array:
         """Throughput at each n."""
-        import numpy as np
-
         found: Array = np.exp(curve(self.name, self.coefficients[None], np.asarray(n, dtype=np.float64))[0])
         return found
 
 
 def _design(name: str, n: Array) -> Array:
     """N / X = A + B N + K N (N - 1), linear in its coefficients: A = (1 - s)/l, B = s/l, K = k/l."""
-    import numpy as np
-
     columns = [np.ones_like(n), n]
     if name == "usl":
         columns.append(n * (n - 1))
@@ -85,8 +90,6 @@ def _design(name: str, n: Array) -> Array:
 
 def curve(name: str, coefficients: Array, n: Array) -> Array:
     """Log throughput (rows, len(n)) for rows of coefficients."""
-    import numpy as np
-
     log_n = np.log(n)[None]
     if name == "constant":
         return np.repeat(coefficients[:, :1], len(n), axis=1)
@@ -101,8 +104,6 @@ def curve(name: str, coefficients: Array, n: Array) -> Array:
 
 def solve(name: str, n: Array, y: Array, weight: Array) -> tuple[Array, Array]:
     """Coefficients (rows, .) and weighted sums of squares (rows) for rows of log throughput `y`."""
-    import numpy as np
-
     log_n = np.log(n)
     if name in _SIMPLEST:
         above = y - log_n if name == "linear" else y
@@ -118,8 +119,6 @@ def solve(name: str, n: Array, y: Array, weight: Array) -> tuple[Array, Array]:
 
 def _solve_flat(log_n: Array, y: Array, weight: Array) -> tuple[Array, Array]:
     """The best corner, exactly: it lies between two points or on one, and each case has a closed form."""
-    import numpy as np
-
     rows, size = y.shape
     best, lowest = np.zeros((rows, 2)), np.full(rows, np.inf)
     rising = y - log_n
@@ -144,8 +143,6 @@ def _solve_flat(log_n: Array, y: Array, weight: Array) -> tuple[Array, Array]:
 
 def parameters(name: str, coefficients: Array) -> dict[str, Array]:
     """The usual parameters of rows of coefficients: l and C in the unit of the rates, s and k plain."""
-    import numpy as np
-
     if name in (*_SIMPLEST, "flat"):
         return {p: np.exp(coefficients[:, i]) for i, p in enumerate(PARAMETERS[name])}
     one = coefficients[:, 0] + coefficients[:, 1]

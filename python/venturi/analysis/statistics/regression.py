@@ -12,15 +12,15 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from venturi.analysis.statistics.difference import prior
+from venturi.analysis.statistics.intervals import Interval
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 SEED = 20191104
 """A fit made twice is the same fit."""
@@ -55,10 +55,27 @@ class Points:
     def observations(self) -> int:
         return int(self.counts.sum())
 
+    def share_of_repeats(self, extra: float) -> float:
+        """How much of the points' variance their repeats explain, 0..1; `extra` is what they do not."""
+        total = self.variance + extra
+        if not self.freedom:
+            return 0.0
+        return float((self.variance / total).mean()) if float(total.min()) > 0 else 1.0
+
+    def freedom_around(self, extra: float, parameters: int) -> float:
+        """Degrees of freedom around a law: of the repeats, or of the points where these are what varies."""
+        left = float(max(1, len(self.x) - parameters))
+        share = self.share_of_repeats(extra)
+        return share * self.freedom + (1 - share) * left if self.freedom else left
+
+    def median_variance_at(self, x: float, repeats: int) -> float:
+        """Of the log median of so many new trials, by the spread of the nearest point: noise often grows with
+        the load. 0 where repeats do not tell."""
+        near = int(np.argmin(np.abs(np.log(self.x) - math.log(x))))
+        return float(self.spread[near]) ** 2 * median_variance(repeats) if self.freedom else 0.0
+
     def without(self, index: int) -> Points:
         """The same without one point."""
-        import numpy as np
-
         parts = {k: np.delete(getattr(self, k), index) for k in ("x", "y", "variance", "spread", "counts")}
         freedom = self.freedom - (int(self.counts[index]) - 1) if self.freedom else 0
         return replace(self, **parts, freedom=freedom if freedom >= LEAST_FREEDOM else 0)
@@ -66,8 +83,6 @@ class Points:
 
 def points(observations: dict[float, Sequence[float]]) -> Points:
     """From the observations at each x. Values that are not positive and finite raise `ValueError`."""
-    import numpy as np
-
     x = np.array(sorted(observations), dtype=np.float64)
     logs = []
     for at in x:
@@ -97,8 +112,6 @@ def _moderated(variances: Array, freedom: NDArray[np.int64]) -> Array:
     Applications in Genetics and Molecular Biology 3(1), section 6.2. Where points differ no more than chance
     makes them, all get the pooled variance.
     """
-    import numpy as np
-
     seen = freedom > 0
     d = freedom[seen].astype(np.float64)
     # Repeats that agree to the last digit (a clock's tick) must not get an infinite weight.
@@ -118,8 +131,6 @@ def log_linear(design: Array, y: Array, weight: Array, sets: Sequence[Sequence[i
     positive together (an active-set search over few columns, exact and without a start to guess). Answers
     coefficients (rows, k) and the sums (rows). A row that no set can fit has a sum of infinity.
     """
-    import numpy as np
-
     rows, k = y.shape[0], design.shape[1]
     best = np.zeros((rows, k))
     lowest = np.full(rows, np.inf)
@@ -145,8 +156,6 @@ def log_linear(design: Array, y: Array, weight: Array, sets: Sequence[Sequence[i
 
 def _gauss_newton(design: Array, y: Array, weight: Array) -> tuple[Array, Array]:
     """Unconstrained, all rows together; steps are halved where they do not help."""
-    import numpy as np
-
     k = design.shape[1]
     ridge = 1e-12 * np.eye(k)
 
@@ -220,12 +229,16 @@ def between(residuals: Array, variance: Array, freedom: int) -> float:
 
 
 def _floor(variance: Array) -> Any:
-    import numpy as np
-
     return np.maximum(variance, 1e-12)
 
 
-def disturbed(centre: Array, sigma: Array, freedom: float, size: int, seed: int = SEED) -> Array:
+def interval_of(value: float, drawn: Array, n: int) -> Interval:
+    """The 95 % interval of a figure from `n` points, by what was drawn of it."""
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Interval(value, min(float(low), value), max(float(high), value), n, 0.95)
+
+
+def disturbed(centre: Array, sigma: Array, freedom: float, size: int) -> Array:
     """Parametric bootstrap (Efron & Tibshirani, An Introduction to the Bootstrap, 6.5): `size` rows of points
     around the fitted `centre`, with their standard errors `sigma`.
 
@@ -233,9 +246,7 @@ def disturbed(centre: Array, sigma: Array, freedom: float, size: int, seed: int 
     few values; so the errors are drawn, with their spread as estimated from the repeats, and each row with a
     spread of its own, as uncertain as `freedom` leaves it (the Student factor).
     """
-    import numpy as np
-
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
     z = generator.standard_normal((size, len(centre)))
     factor = (
         np.sqrt(freedom / generator.chisquare(freedom, size)) if math.isfinite(freedom) else np.ones(size)

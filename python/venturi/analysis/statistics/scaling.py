@@ -11,16 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from venturi.analysis.statistics import regression
 from venturi.analysis.statistics.intervals import Interval
 from venturi.analysis.statistics.laws import NAMES, PARAMETERS, WITHIN, Law, Refused, curve, parameters, solve
-from venturi.analysis.statistics.regression import Points
+from venturi.analysis.statistics.regression import Array, Points, interval_of
 from venturi.common.units import p_value
-
-if TYPE_CHECKING:
-    from venturi.analysis.statistics.regression import Array
 
 LEAST_POINTS = 4
 KNEE = 0.9
@@ -75,32 +73,25 @@ class Scaling:
     deviation: float
     """Root mean square of the relative deviations of the points from the chosen law."""
     resamples: int = RESAMPLES
-    seed: int = regression.SEED
 
     @cached_property
     def sigma(self) -> Array:
         """Standard error of each point's log median around the law."""
-        import numpy as np
-
         if self.points.freedom:
             return np.sqrt(self.points.variance + self.extra)
         return np.full(len(self.points.x), math.sqrt(max(self.extra, 1e-12)))
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of `sigma`: of the repeats, or of the points where these are what varies."""
-        left = max(1, len(self.points.x) - len(PARAMETERS[self.chosen.name]))
-        share = _share_of_repeats(self.points, self.extra)
-        return share * self.points.freedom + (1 - share) * left if self.points.freedom else float(left)
+        """Degrees of freedom of `sigma`."""
+        return self.points.freedom_around(self.extra, len(PARAMETERS[self.chosen.name]))
 
     def draws(self, law: Law) -> Array:
         """Bootstrap rows of coefficients of a law."""
         key = law.name
         if key not in self._drawn:
-            import numpy as np
-
             centre = np.log(law.at(self.points.x))
-            rows = regression.disturbed(centre, self.sigma, self.freedom, self.resamples, self.seed)
+            rows = regression.disturbed(centre, self.sigma, self.freedom, self.resamples)
             self._drawn[key] = solve(law.name, self.points.x, rows, 1 / self.sigma**2)[0]
         return self._drawn[key]
 
@@ -113,12 +104,10 @@ class Scaling:
         """Parameters of the chosen law with 95 % bootstrap intervals."""
         rows = parameters(self.chosen.name, self.draws(self.chosen))
         n = len(self.points.x)
-        return {p: _interval(self.chosen.parameters[p], rows[p], n) for p in self.chosen.parameters}
+        return {p: interval_of(self.chosen.parameters[p], rows[p], n) for p in self.chosen.parameters}
 
     def band(self, n: Sequence[float]) -> tuple[Array, Array]:
         """95 % interval of the chosen curve itself at each n."""
-        import numpy as np
-
         at = np.asarray(n, dtype=np.float64)
         drawn = np.exp(curve(self.chosen.name, self.draws(self.chosen), at))
         low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
@@ -127,8 +116,6 @@ class Scaling:
     @cached_property
     def grid(self) -> Array:
         """Where knee and peak are looked for: within the range, whole numbers where the axis is one."""
-        import numpy as np
-
         x = self.points.x
         low, high = float(x[0]), float(x[-1])
         if bool(np.all(x == np.round(x))):
@@ -140,28 +127,23 @@ class Scaling:
     @cached_property
     def peak(self) -> Interval:
         """The highest throughput of the chosen law within the measured range."""
-        import numpy as np
-
         drawn = np.exp(curve(self.chosen.name, self.draws(self.chosen), self.grid)).max(axis=1)
-        return _interval(float(self.chosen.at(self.grid).max()), drawn, len(self.points.x))
+        return interval_of(float(self.chosen.at(self.grid).max()), drawn, len(self.points.x))
 
     @cached_property
     def knee(self) -> Interval:
         """The smallest N within the range at which the law reaches 90 % of its peak there."""
-        import numpy as np
 
         def first(rows: Array) -> Array:
             found: Array = self.grid[np.argmax(rows >= KNEE * rows.max(axis=1, keepdims=True), axis=1)]
             return found
 
         drawn = first(np.exp(curve(self.chosen.name, self.draws(self.chosen), self.grid)))
-        return _interval(float(first(self.chosen.at(self.grid)[None])[0]), drawn, len(self.points.x))
+        return interval_of(float(first(self.chosen.at(self.grid)[None])[0]), drawn, len(self.points.x))
 
     @property
     def peak_at(self) -> float:
         """Where the chosen law is highest within the range; the first such N of a level stretch."""
-        import numpy as np
-
         found = self.chosen.at(self.grid)
         return float(self.grid[int(np.argmax(found >= found.max() * (1 - 1e-9)))])
 
@@ -186,24 +168,17 @@ class Scaling:
         Burnham & Anderson 4.3), each with the uncertainty of its parameters, the spread of a new median, and
         how much points deviate beyond their repeats.
         """
-        import numpy as np
-
         at = np.array([float(n)])
         rows, shares = [], []
-        generator = np.random.default_rng(self.seed + 1)
+        generator = np.random.default_rng(regression.SEED + 1)
         for law in self.laws:
             if law.weight < PLAUSIBLE and law is not self.chosen:
                 continue
             found = curve(law.name, self.draws(law), at)[:, 0]
             size = len(found)
-            if self.points.freedom:
-                # The spread nearest to n: noise often grows with the load.
-                near = int(np.argmin(np.abs(np.log(self.points.x) - math.log(n))))
-                one = float(self.points.spread[near]) ** 2 * regression.median_variance(repeats)
-                scale = math.sqrt(one + self.extra + self.beyond(n))
-            else:
-                # With one trial a point, its deviation includes its own noise.
-                scale = math.sqrt(max(self.extra, 1e-12) + self.beyond(n))
+            # With one trial a point, its deviation includes its own noise.
+            one = self.points.median_variance_at(n, repeats)
+            scale = math.sqrt(max(one + self.extra, 1e-12) + self.beyond(n))
             found = found + scale * generator.standard_t(self.freedom, size)
             rows.append(found)
             shares.append(np.full(size, law.weight / size))
@@ -239,7 +214,7 @@ class Scaling:
         if len(self.points.x) <= LEAST_POINTS:
             return None
         try:
-            fitted = fit_points(self.points.without(len(self.points.x) - 1), self.resamples, self.seed)
+            fitted = fit_points(self.points.without(len(self.points.x) - 1), self.resamples)
         except Refused:
             return None
         n = float(self.points.x[-1])
@@ -261,26 +236,7 @@ class Scaling:
         )
 
 
-def _interval(value: float, drawn: Array, n: int) -> Interval:
-    import numpy as np
-
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return Interval(value, min(float(low), value), max(float(high), value), n, 0.95)
-
-
-def _share_of_repeats(points: Points, extra: float) -> float:
-    """How much of the points' variance their repeats explain, 0..1."""
-    if not points.freedom:
-        return 0.0
-    total = points.variance + extra
-    return float((points.variance / total).mean()) if float(total.min()) > 0 else 1.0
-
-
-def fit(
-    observations: Mapping[float, Sequence[float]],
-    resamples: int = RESAMPLES,
-    seed: int = regression.SEED,
-) -> Scaling:
+def fit(observations: Mapping[float, Sequence[float]], resamples: int = RESAMPLES) -> Scaling:
     """Fits all laws to throughputs by N and chooses one. Raises `Refused` with the reason."""
     if any(not n > 0 for n in observations):
         raise Refused("the axis has values that are not above 0")
@@ -288,16 +244,15 @@ def fit(
         found = regression.points(dict(observations))
     except ValueError as error:
         raise Refused(str(error)) from None
-    return fit_points(found, resamples, seed)
+    return fit_points(found, resamples)
 
 
-def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regression.SEED) -> Scaling:
+def fit_points(points: Points, resamples: int = RESAMPLES) -> Scaling:
     """As `fit`, from points."""
     size = len(points.x)
     if size < LEAST_POINTS:
         values = ", ".join(f"{x:g}" for x in points.x)
         raise Refused(f"only {size} different values ({values}); a scaling law needs {LEAST_POINTS}")
-    import numpy as np
     from scipy.special import chdtrc
 
     known = points.freedom > 0
@@ -339,7 +294,7 @@ def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regressio
     if by_default("constant"):
         del fitted["constant"]
     # Between "all repeats are observations" (they explain the deviations) and "the points are" (they do not).
-    share = _share_of_repeats(points, extra)
+    share = points.share_of_repeats(extra)
     n = size + share * (points.observations - size)
     laws = []
     for name, (b, total) in fitted.items():
@@ -374,7 +329,7 @@ def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regressio
     total_squares = float(((x - x.mean()) ** 2).sum())
     r_squared = 1 - float(((x - np.exp(fitted_y)) ** 2).sum()) / total_squares if total_squares else math.nan
     ordered = sorted(weighed, key=lambda law: (-law.weight, len(law.parameters)))
-    return Scaling(points, ordered, chosen, extra, doubt, r_squared, deviation, resamples, seed)
+    return Scaling(points, ordered, chosen, extra, doubt, r_squared, deviation, resamples)
 
 
 def _choose(laws: Sequence[Law]) -> Law:

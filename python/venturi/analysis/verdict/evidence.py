@@ -13,21 +13,14 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from venturi.analysis.cells.figures import (
-    ENDS,
-    Record,
-    get,
-    middle_shares,
-    numeric,
-    quotient,
-    wire_bytes,
-)
+from venturi.analysis.cells.figures import ENDS, cpu_ns, middle_shares, quotient, total_ns, wire_bytes
 from venturi.analysis.cells.probes import congestion_control as control_of
-from venturi.analysis.cells.probes import cross_traffic_share, measured_link, shared_rate
+from venturi.analysis.cells.probes import cross_traffic_share, shared_rate
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models.batch_cost import Packing
 from venturi.common import links
 from venturi.common.links import WAYS, Link
+from venturi.engine.record import EndResources, HostLoad, Trial
 from venturi.targets.system import PIPES, scheme_of
 
 Facts = dict[str, float]
@@ -270,101 +263,79 @@ _SCALARS = tuple(f.name for f in fields(End) if f.default is None)
 _OF_CELL = ("rate", "rows", "service", "wire_rate", "instrument", "offered", "kept", "late", "start")
 
 
-def facts(record: Record, usable: Mapping[str, int]) -> Facts:
+def facts(record: Trial, usable: Mapping[str, int]) -> Facts:
     """A trial's numbers under flat names: `client.steal`, `server.stage.send`, `rate`, ..."""
     found: Facts = {}
-    # A large run has ten thousand trials of sixty numbers each: a path is walked once, not for each of them.
-    counts, target, resources = record.get("counts"), record.get("target"), record.get("resources")
-    interval = numeric(record, "times", "interval_ns")
+    counts, target, resources = record.counts, record.target, record.resources
+    interval = record.times.interval_ns
 
     def put(name: str, value: float | None) -> None:
         if value is not None:
-            found[name] = value
+            found[name] = float(value)
 
-    put("rate", quotient(numeric(counts, "payload_bytes"), interval, 1e9))
+    put("rate", quotient(counts.payload_bytes, interval, 1e9))
     put("wire_rate", quotient(wire_bytes(record), interval, 1e9))
-    put("rows", quotient(numeric(counts, "rows"), interval, 1e9))
-    put("service", numeric(record, "latency", "service", "mean") or None)
-    put("instrument", numeric(record, "instrument", "share"))
-    if rate := numeric(record, "schedule", "rate"):
+    put("rows", quotient(counts.rows, interval, 1e9))
+    put("service", record.latency.service.mean or None)
+    put("instrument", record.instrument.share)
+    if rate := record.schedule.rate:
         put("offered", rate)
-        put("kept", quotient(quotient(numeric(counts, "batches"), interval, 1e9), rate))
-        put("late", quotient(numeric(record, "schedule", "late"), numeric(record, "schedule", "intended")))
-    firsts = [t for s in get(record, "streams") or () if (t := numeric(s, "first_batch_ns")) is not None]
+        put("kept", quotient(quotient(counts.batches, interval, 1e9), rate))
+        put("late", quotient(record.schedule.late, record.schedule.intended))
+    firsts = [t for s in record.streams if (t := s.first_batch_ns) is not None]
     put("start", quotient(max(firsts, default=None), interval))
-    put("round_trip", numeric(target, "round_trip_ns") or None)
+    put("round_trip", target.round_trip_ns or None)
     _link_facts(record, put)
-    put("same_machine", _flag(get(resources, "same_machine")))
-    put("of_servers", numeric(resources, "server", "of_servers"))
+    put("same_machine", resources.same_machine)
+    put("of_servers", resources.server.of_servers)
     for end in ENDS:
         _stages(record, end, put)
-        user, system = numeric(record, "cpu", end, "user_ns"), numeric(record, "cpu", end, "system_ns")
-        if user or system:
-            put(f"{end}.cpu", quotient((user or 0.0) + (system or 0.0), interval))
+        put(f"{end}.cpu", quotient(cpu_ns(record, end) or None, interval))
         _resources(record, end, usable.get(end), found, put)
-    for role, helper in (get(resources, "helpers") or {}).items():
+    for role, helper in resources.helpers.items():
         _process(helper, f"helper.{role}", put)
     return found
 
 
-def _flag(value: Any) -> float | None:
-    return float(value) if isinstance(value, bool) else None
-
-
-def _stages(record: Record, end: str, put: Any) -> None:
-    stages = {
-        k: float(v) for k, v in (get(record, "stages", end) or {}).items() if isinstance(v, int | float)
-    }
-    whole = numeric(record, "workers", end, "time_ns") or sum(stages.values())
+def _stages(record: Trial, end: str, put: Any) -> None:
+    stages = record.stages[end]
+    whole = record.workers[end].time_ns or sum(stages.values())
     for name, value in stages.items():
         put(f"{end}.stage.{name}", quotient(value, whole))
-    put(f"{end}.workers", numeric(record, "workers", end, "workers"))
-    pools = get(record, "pools", end)
+    put(f"{end}.workers", record.workers[end].workers)
+    pools = record.pools[end]
     for name in POOLS[end] if pools else ():
-        pool = get(pools, name)
-        put(f"{end}.pool.{name}.threads", numeric(pool, "threads"))
-        put(f"{end}.pool.{name}.busy", quotient(numeric(pool, "busy_ns"), numeric(pool, "time_ns")))
+        pool = pools[name]
+        put(f"{end}.pool.{name}.threads", pool.threads)
+        put(f"{end}.pool.{name}.busy", quotient(pool.busy_ns, pool.time_ns))
 
 
-def _resources(record: Record, end: str, usable: int | None, facts: Facts, put: Any) -> None:
-    seen = get(record, "resources", end)
-    if not isinstance(seen, Mapping):
-        return
-    window = numeric(seen, "window_ns")
+def _resources(record: Trial, end: str, usable: int | None, facts: Facts, put: Any) -> None:
+    seen: EndResources = record.resources[end]
+    window, network, disk = seen.window_ns, seen.network, seen.disk
     for part, names in _FLAT[end]:
-        found = seen.get(part)
-        # As in `get`.
-        if type(found) is dict or isinstance(found, Mapping):
-            for name, flat in names:
-                value = found.get(name)
-                if isinstance(value, (int, float)):
-                    facts[flat] = float(value)
-    network = seen.get("network")
+        found = seen[part]
+        for name, flat in names:
+            if (value := found[name]) is not None:
+                facts[flat] = float(value)
     _process(seen, end, put, f"{end}.cpu" not in facts)
-    put(f"{end}.throttled", quotient(numeric(seen, "cgroup", "throttled_ns"), window))
-    put(f"{end}.rx", quotient(numeric(network, "rx_bytes"), window, 1e9))
-    put(f"{end}.tx", quotient(numeric(network, "tx_bytes"), window, 1e9))
-    read, written = numeric(seen, "disk", "read_bytes"), numeric(seen, "disk", "written_bytes")
-    if read is not None or written is not None:
-        put(f"{end}.disk_rate", quotient((read or 0.0) + (written or 0.0), window, 1e9))
-    _cores(record, end, seen, usable, put)
+    put(f"{end}.throttled", quotient(seen.cgroup.throttled_ns, window))
+    put(f"{end}.rx", quotient(network.rx_bytes, window, 1e9))
+    put(f"{end}.tx", quotient(network.tx_bytes, window, 1e9))
+    if disk.read_bytes is not None or disk.written_bytes is not None:
+        put(f"{end}.disk_rate", quotient((disk.read_bytes or 0) + (disk.written_bytes or 0), window, 1e9))
+    _cores(record, end, seen.host, usable, put)
 
 
-def _process(seen: Mapping[str, Any], name: str, put: Any, cpu: bool = True) -> None:
+def _process(seen: EndResources, name: str, put: Any, cpu: bool = True) -> None:
     """What a process did; `cpu`: its CPU time too, of one that accounts for none itself."""
-    window, process = numeric(seen, "window_ns"), seen.get("process")
+    process = seen.process
+    spent, delay = total_ns(process), process.run_delay_ns
     if cpu:
-        times = [numeric(process, each) for each in ("user_ns", "system_ns")]
-        put(f"{name}.cpu", quotient(sum(t or 0.0 for t in times) if any(times) else None, window))
-    delay = numeric(process, "run_delay_ns")
+        put(f"{name}.cpu", quotient(spent or None, seen.window_ns))
     if delay is not None:
-        ran = (numeric(process, "user_ns") or 0.0) + (numeric(process, "system_ns") or 0.0)
-        put(f"{name}.run_delay", quotient(delay, ran + delay))
-    threads = [
-        (used, numeric(t, "delay_share"))
-        for t in get(process, "threads") or ()
-        if (used := numeric(t, "cpu_share")) is not None
-    ]
+        put(f"{name}.run_delay", quotient(delay, (spent or 0) + delay))
+    threads = [(t.cpu_share, t.delay_share) for t in process.threads if t.cpu_share is not None]
     put(f"{name}.busiest_thread", max((used for used, _ in threads), default=None))
     wanted = [(used + waited, waited) for used, waited in threads if waited is not None]
     if wanted:
@@ -373,13 +344,12 @@ def _process(seen: Mapping[str, Any], name: str, put: Any, cpu: bool = True) -> 
         put(f"{name}.thread_delay", most[1])
 
 
-def _cores(record: Record, end: str, seen: Mapping[str, Any], usable: int | None, put: Any) -> None:
+def _cores(record: Trial, end: str, host: HostLoad, usable: int | None, put: Any) -> None:
     """Busy share of the cores that this end may use; time that was stolen is no core's."""
-    host = seen.get("host") or {}
-    cores = [float(c) for c in host.get("core_busy_share") or () if isinstance(c, int | float)]
-    total, busy = numeric(host, "cores") or (len(cores) or None), numeric(host, "busy_share")
-    pin = get(record, "pin") if end == "client" else None
-    if pin and cores and all(isinstance(c, int) and 0 <= c < len(cores) for c in pin):
+    cores = host.core_busy_share
+    total, busy = host.cores or len(cores) or None, host.busy_share
+    pin = record.pin if end == "client" else ()
+    if pin and cores and all(c < len(cores) for c in pin):
         chosen = [cores[c] for c in sorted(set(pin))]
     elif usable and total and usable < total and cores:
         # Which ones it may use is not recorded: taken to be the busiest.
@@ -389,7 +359,7 @@ def _cores(record: Record, end: str, seen: Mapping[str, Any], usable: int | None
     if chosen:
         busy, total = sum(chosen) / len(chosen), len(chosen)
     if busy is not None:
-        steal = min(0.9, numeric(host, "steal_share") or 0.0)
+        steal = min(0.9, host.steal_share or 0.0)
         put(f"{end}.busy", min(1.0, busy / (1.0 - steal)))
     put(f"{end}.cores", total)
     put(f"{end}.busiest", max(cores, default=None))
@@ -459,9 +429,9 @@ def _address_is_loopback(cell: Cell) -> bool | None:
     if scheme_of(str(cell.parameters.get("target") or "")) in PIPES:
         return True
     for record in cell.records:
-        address = get(record, "target", "address")
+        address = record.target.address
         if address:
-            return str(address).startswith(("127.", "localhost", "[::1]", "unix:", "/"))
+            return address.startswith(("127.", "localhost", "[::1]", "unix:", "/"))
     return None
 
 
@@ -497,25 +467,25 @@ def _thread_name(cell: Cell, end: str) -> str:
     """The thread that is busiest in most trials."""
     names: dict[str, float] = {}
     for record in cell.records:
-        for thread in get(record, "resources", end, "process", "threads") or ():
-            name = str(get(thread, "name") or "?")
-            names[name] = names.get(name, 0.0) + (numeric(thread, "cpu_share") or 0.0)
+        for thread in record.resources[end].process.threads:
+            name = thread.name or "?"
+            names[name] = names.get(name, 0.0) + (thread.cpu_share or 0.0)
     return max(names, key=lambda n: names[n], default="?")
 
 
-def _link_facts(record: Record, put: Any) -> None:
+def _link_facts(record: Trial, put: Any) -> None:
     """What a trial's record tells of its link, under flat names."""
-    found, way = measured_link(record), links.way(get(record, "parameters", "operation"))
-    put("link.bits_per_second", numeric(found, f"{way}_bits_per_second"))
-    put("link.round_trip", numeric(found, "round_trip_ns"))
-    put("link.loss", quotient(numeric(found, f"{way}_lost"), numeric(found, f"{way}_packets")))
+    found, way = record.link, links.way(record.parameters.get("operation"))
+    put("link.bits_per_second", found[f"{way}_bits_per_second"])
+    put("link.round_trip", found.round_trip_ns)
+    put("link.loss", quotient(found[f"{way}_lost"], found[f"{way}_packets"]))
 
 
 def _over_link(cell: Cell, found: Facts, host: str | None) -> OverLink | None:
     """The link of a cell; None if none was made, or it was not measured. `host`: the congestion control
     of the client's host."""
     p, trip = cell.parameters, found.get("link.round_trip")
-    link = links.known(p.get("link"))
+    link = links.read_link(p.get("link"))
     if link is None or trip is None or trip <= 0:
         return None
     way = links.way(p.get("operation"))
@@ -523,7 +493,7 @@ def _over_link(cell: Cell, found: Facts, host: str | None) -> OverLink | None:
     bits = shared_rate(p, way, one) if one and one > 0 and link.rate is not None else None
     return OverLink(
         link=link,
-        loaders=int(numeric(p, "loaders") or 1) if p.get("backplane") is not None else 1,
+        loaders=int(p.get("loaders") or 1) if p.get("backplane") is not None else 1,
         bits=bits,
         round_trip=trip,
         loss=link.loss[WAYS.index(way)],

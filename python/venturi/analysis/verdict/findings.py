@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from venturi.analysis import wording
+from venturi.analysis.cells.figures import by_key, is_number
 from venturi.analysis.cells.series import Series, figure, followed, numeric, precedence, series
 from venturi.analysis.cells.summary import Cell, by_operation, rows_a_batch, varying
 from venturi.analysis.statistics.curve import Change, Shape
@@ -78,7 +79,7 @@ def _remedies(
         if new and _takes(series.place, axis, further.changes[axis]) and (command := rerun.proposed(further)):
             yield replace(further, command=command, begin="to try: ")
     if curve is not None and series.shape is Shape.UNDECIDED and open_ended:
-        repeats = curve.telling if curve.told else USUAL_REPEATS
+        repeats = curve.telling if curve.bounded else USUAL_REPEATS
         both = [int(curve.ns[curve.start]), int(curve.ns[-1])]
         again = Remedy(
             "more-repeats", "to decide whether it still rises", {axis: both}, {"repeats": repeats or 0}
@@ -141,7 +142,7 @@ class Tried:
         follow = "streams" in names and len({streams for streams, _ in pairs}) == len(pairs)
         return [n for n in names if not (follow and n == "threads")]
 
-    def _others(self, cell: Cell, name: str) -> str:
+    def _key(self, cell: Cell, name: str) -> str:
         """All that a cell shares with those that differ in this parameter alone."""
         return repr([cell.operation, *(cell.parameters.get(n) for n in self._names if n != name)])
 
@@ -149,10 +150,8 @@ class Tried:
         """The cells that differ from this one in this parameter alone."""
         groups = self._along.get(name)
         if groups is None:
-            groups = self._along[name] = {}
-            for one in self._cells:
-                groups.setdefault(self._others(one, name), []).append(one)
-        return [c for c in groups[self._others(cell, name)] if c is not cell]
+            groups = self._along[name] = by_key((self._key(one, name), one) for one in self._cells)
+        return [c for c in groups[self._key(cell, name)] if c is not cell]
 
     def settled(self, remedy: Remedy, cell: Cell) -> Remedy | None:
         """The remedy, for this cell; as a measurement if the run has one that is surely faster; None if
@@ -167,7 +166,7 @@ class Tried:
         good = [(c, value) for c, value in along if figure(c).known]
         if name == "rows_per_batch" and not followed([cell, *(c for c, _ in good)]):
             return remedy
-        if not (_number(now) and _number(wanted)):
+        if not (is_number(now) and is_number(wanted)):
             return self._measured(remedy, name, cell, [c for c, value in good if value == wanted])
         ahead = [c for c, value in good if _ahead(now, value, wanted)]
         if ahead:
@@ -205,18 +204,14 @@ def gain(base: Cell, other: Cell) -> Gain | None:
     return Gain(two.value / one.value - 1, low, high)
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _ahead(now: Any, value: Any, wanted: Any) -> bool:
     """Whether a value lies from now on the side of what is wanted."""
-    return _number(value) and bool(now < value if now < wanted else value < now)
+    return is_number(value) and bool(now < value if now < wanted else value < now)
 
 
 def _reaches(wanted: Any, now: Any, value: Any) -> bool:
     """Whether a step from now to what is wanted comes to that value or passes it."""
-    if all(map(_number, (wanted, now, value))):
+    if all(map(is_number, (wanted, now, value))):
         return bool(now < value <= wanted or wanted <= value < now)
     return bool(wanted == value)
 
@@ -344,7 +339,7 @@ def _counted(value: float) -> str:
 def spelled(axis: str, value: object, nouns: Nouns) -> str:
     """`4 streams`, `8,192 rows per batch`, `compression lz4`."""
     one, many = _words(axis, nouns)
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if is_number(value):
         return f"{_counted(value)} {one if value == 1 else many}"
     return f"{axis.replace('_', ' ')} {'none' if value is None else value}"
 
@@ -352,7 +347,7 @@ def spelled(axis: str, value: object, nouns: Nouns) -> str:
 def change(lever: ParameterEffect, nouns: Nouns) -> str:
     """`1,024 -> 8,192 rows per batch`, `compression none -> lz4`."""
     name, before, after = lever.parameter, lever.before, lever.after
-    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in (before, after)):
+    if all(map(is_number, (before, after))):
         return f"{_counted(before)} -> {spelled(name, after, nouns)}"
     return f"{name.replace('_', ' ')} {'none' if before is None else before} -> " + (
         "none" if after is None else str(after)

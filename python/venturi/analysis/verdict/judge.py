@@ -18,7 +18,7 @@ from venturi.analysis.models.batch_cost import Packing
 from venturi.analysis.verdict import evidence, machine, network, servers, workers
 from venturi.analysis.verdict.evidence import CellEvidence
 from venturi.analysis.verdict.findings import Tried
-from venturi.analysis.verdict.remedies import MOST, adds_load, stop_others
+from venturi.analysis.verdict.remedies import MOST, adds_load, stop_other_load
 from venturi.analysis.verdict.rerun import Rerun
 from venturi.analysis.verdict.rules import RULES, first
 from venturi.analysis.verdict.types import (
@@ -192,7 +192,7 @@ def remedies(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
     held = machine.crowded(seen)
     for remedy in (remedy for propose in RULES[place.cause].remedies for remedy in propose(seen, place)):
         # More in flight would wait for the CPUs that other programs hold.
-        found += stop_others(seen, place) if held and adds_load(seen, remedy) else [remedy]
+        found += stop_other_load(seen, place) if held and adds_load(seen, remedy) else [remedy]
     return found
 
 
@@ -227,7 +227,7 @@ def _usable(cell: Cell, environment: Mapping[str, Any], end: str) -> int | None:
     return found if isinstance(found, int) and found > 0 else None
 
 
-def _others(seen: CellEvidence) -> float | None:
+def _foreign_load(seen: CellEvidence) -> float | None:
     """Share of the client's host that neither the ends nor Venturi's helpers used."""
     client, server = seen.client, seen.server
     if client.cpu is None or not client.cores or "client.host_busy" not in seen.facts:
@@ -258,7 +258,7 @@ def _confidence(seen: CellEvidence, place: Diagnosis, agreeing: int) -> tuple[Co
     if steal > STOLEN:
         points -= 1
         notes.append(f"{percent(steal)} of the CPU time was stolen by other virtual machines")
-    others = _others(seen)
+    others = _foreign_load(seen)
     if others is not None and others > OTHER_LOAD and place.cause != "cores-of-others":
         points -= 1
         notes.append(f"other processes used {percent(others)} of this host")
@@ -280,7 +280,7 @@ def evidence_lines(seen: CellEvidence, place: Diagnosis | None, agreeing: int | 
         _of_place(seen, place, RULES[place.cause].kind, add)
     for end in (seen.client, seen.server):
         _of_end(seen, end, add)
-    relay = next((t for r in seen.cell.records if (t := get(r, "target", "relay"))), None)
+    relay = next((t for r in seen.cell.records if (t := r.target.relay)), None)
     if relay:
         add("proxy", f"{relay}: it may be a proxy, so nothing of it is reported as the server's")
     for name, limit in seen.cell.ceilings.items():

@@ -153,7 +153,7 @@ def filled(seen: CellEvidence) -> tuple[End, ...]:
 
 def pinned(seen: CellEvidence) -> bool:
     """Whether the full cores are those that the client is pinned to, which says nothing of the server's."""
-    return filled(seen) == (seen.client,) and bool(seen.cell.records and seen.cell.records[0].get("pin"))
+    return filled(seen) == (seen.client,) and bool(seen.cell.records and seen.cell.records[0].pin)
 
 
 def embedded(seen: CellEvidence) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from venturi.analysis.cells.figures import numeric
 from venturi.analysis.cells.probes import is_compressed
 from venturi.analysis.models import link_law
 from venturi.analysis.verdict.evidence import CellEvidence, OverLink
@@ -174,8 +173,7 @@ def path_words(seen: CellEvidence, over: OverLink) -> str:
 
 def _seconds(seen: CellEvidence) -> float:
     """A trial's time."""
-    times = sorted(t for r in seen.cell.records if (t := numeric(r, "times", "interval_ns")) is not None)
-    return times[len(times) // 2] / 1e9 if times else 0.0
+    return (seen.cell.interval.value or 0.0) / 1e9
 
 
 def _tcp_alone(seen: CellEvidence) -> OverLink | None:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.probes import codec_of, data_label, is_compressed, waits_for_disk
 from venturi.analysis.cells.summary import ends_by_itself, rows_a_batch
 from venturi.analysis.models.batch_cost import LEAST
@@ -58,7 +57,7 @@ _STARTS = 10
 """Times that TCP's start fits into a trial of which it is a small part."""
 _FEWEST = 4096
 """Bytes of a window or a buffer."""
-ONLY_OVER_LINKS = ("link", "cross")
+ONLY_OVER_LINKS: tuple[str, ...] = ("link", "cross")
 """Parameters that mean nothing to a server on another host, which has its own path."""
 _TABLES = (
     *("query", "table", "wire_format", "split", "split_by", "server_settings", "storage", "max_block_size"),
@@ -90,7 +89,7 @@ def scheme(seen: CellEvidence) -> str:
 
 def foreign_server(seen: CellEvidence) -> bool:
     """Whether the server is a Flight or HTTP server that is not Venturi's."""
-    ours = [get(r, "target", "reference") for r in seen.cell.records]
+    ours = [r.target.reference for r in seen.cell.records]
     return (
         scheme(seen) in ("flight", "flightsql", "http+arrow")
         and bool(ours)
@@ -251,7 +250,7 @@ def less_compression(seen: CellEvidence, place: Diagnosis) -> Remedies:
 
 
 @changing("messages")
-def whole_rows(seen: CellEvidence, place: Diagnosis) -> Remedies:
+def full_rows(seen: CellEvidence, place: Diagnosis) -> Remedies:
     # Shorter numbers would be fewer bytes, but finding them takes the loader longer than writing 17 digits.
     if seen.cell.parameters.get("messages") == "values" and not _archived(seen):
         yield Remedy("whole-rows", "whole rows instead of single values", {"messages": "rows"})
@@ -313,7 +312,7 @@ def profile(seen: CellEvidence, place: Diagnosis) -> Remedies:
 # ---- cores
 
 
-def stop_others(seen: CellEvidence, place: Diagnosis) -> Remedies:
+def stop_other_load(seen: CellEvidence, place: Diagnosis) -> Remedies:
     yield Remedy(
         "stop-others", "stop what else runs here (venturi doctor names it), then run again", again=True
     )
@@ -324,7 +323,7 @@ def other_pin(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """Without the client's pin; with one if the scheduler keeps both ends on one core."""
     if "run_delay" in place.numbers:
         yield Remedy("own-core", "keep the client off the server's core", {"pin": [0]})
-    elif seen.cell.records and seen.cell.records[0].get("pin"):
+    elif seen.cell.records and seen.cell.records[0].pin:
         yield Remedy("without-pin", "without --pin", {"pin": None})
 
 
@@ -344,7 +343,8 @@ def more_cores(seen: CellEvidence, place: Diagnosis) -> Remedies:
 @changing("target", "data")
 def server_elsewhere(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """The server on another host, if client and server share this one."""
-    url, words, left = url_of(seen), "the server on another host", ONLY_OVER_LINKS
+    url, words = url_of(seen), "the server on another host"
+    left: tuple[str, ...] = ONLY_OVER_LINKS
     if seen.same_machine is False:
         return
     if not seen.cell.in_rows:
@@ -400,7 +400,7 @@ def larger_frames(seen: CellEvidence, place: Diagnosis) -> Remedies:
     """For a relay that can pass on no more frames."""
     if seen.over is not None:
         larger = replace(seen.over.link, mtu=_LARGE_FRAMES)
-        if larger != seen.over.link and links.known(larger.text):
+        if larger != seen.over.link and links.read_link(larger.text):
             words = "packets of 9,000 bytes, of which the relay passes on fewer"
             yield Remedy("larger-frames", words, {"link": larger.text})
 
@@ -451,10 +451,10 @@ def faster_path(seen: CellEvidence, place: Diagnosis) -> Remedies:
         yield Remedy("faster-path", "a faster path between the hosts", settings={"path": "faster"})
     elif over.link.rate is not None:
         asked = {"link": replace(over.link, rate=_doubled(over.link.rate))}
-        if (backplane := links.known_rates(seen.cell.parameters.get("backplane"))) is not None:
+        if (backplane := links.read_rates(seen.cell.parameters.get("backplane"))) is not None:
             asked["backplane"] = links.Link(rate=_doubled(backplane))
         # Faster than can be asked for is no remedy.
-        if all(links.known(link.text) for link in asked.values()):
+        if all(links.read_link(link.text) for link in asked.values()):
             yield Remedy("faster-path", "a link twice as fast", {name: it.text for name, it in asked.items()})
 
 

@@ -57,13 +57,20 @@ class Rule:
 
 _CLIENTS_WORK = (
     *(to.larger_pool, to.no_handicap, to.count_rows, to.made_ahead, to.more_streams),
-    *(to.larger_batches, to.less_compression, to.whole_rows),
+    *(to.larger_batches, to.less_compression, to.full_rows),
 )
 _LARGER_UPSERTS, _SHARED_COMMITS = to.of_upserts(to.larger_batches), to.of_upserts(to.more_streams)
 _DISK = (to.disk_limit, _LARGER_UPSERTS, to.cheaper_commits, _SHARED_COMMITS, to.faster_disk)
 _SERVER = (
     *(_LARGER_UPSERTS, to.more_streams, to.profile, to.accounting_server, to.server_elsewhere),
-    *(to.larger_batches, to.more_in_flight, to.staging_table, to.other_statements, to.no_log, to.whole_rows),
+    *(
+        to.larger_batches,
+        to.more_in_flight,
+        to.staging_table,
+        to.other_statements,
+        to.no_log,
+        to.full_rows,
+    ),
 )
 _CALLS = ("occupancy", "calls", "cpu_cores", "server_cpu_cores", "disk_busy", "run_delay")
 
@@ -100,7 +107,7 @@ _ROWS = (
         "All CPUs that an end may use, or the one on which both ends run, are busy with the two ends' work.",
         machine.cores, machine.cores_title, machine.cores_lines,
         (to.other_control, to.other_pin, to.less_compression, to.made_ahead, to.larger_batches,
-         to.staging_table, to.count_rows, to.server_elsewhere, to.whole_rows, to.other_statements,
+         to.staging_table, to.count_rows, to.server_elsewhere, to.full_rows, to.other_statements,
          to.more_cores),
         ("busy", "cores", "stolen", "others", "run_delay"),
     ),
@@ -138,7 +145,7 @@ _ROWS = (
         workers.stage, "{end}: {stage}", workers.stage_lines,
         (to.other_control, to.more_streams, to.more_cores, to.no_handicap, to.staging_table,
          to.less_compression, to.made_ahead, to.larger_batches, to.cheaper_commits, to.count_rows,
-         to.other_statements, to.no_log, to.whole_rows),
+         to.other_statements, to.no_log, to.full_rows),
         ("occupancy", "handicap_ns", "cipher_share"),
     ),
     Rule(
@@ -229,7 +236,7 @@ _ROWS = (
     ),
     Rule(
         "cores-of-others", "cores", "The CPUs are full, mostly of what neither end does.",
-        machine.foreign_load, machine.foreign_load_title, machine.cores_lines, (to.stop_others,),
+        machine.foreign_load, machine.foreign_load_title, machine.cores_lines, (to.stop_other_load,),
         ("busy", "cores", "stolen", "others"),
     ),
     Rule(

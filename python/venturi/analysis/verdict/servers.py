@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from venturi.analysis.cells.figures import CALLS, numeric
+from venturi.analysis.cells.figures import CALLS, by_key
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.cells.writes import count_batches
 from venturi.analysis.verdict.evidence import CellEvidence, End, waits
@@ -34,6 +34,7 @@ from venturi.analysis.verdict.types import (
 from venturi.analysis.verdict.workers import DELAYED, DISK_SEEN, WORKERS
 from venturi.analysis.wording import milliseconds, nouns_of, rows_rate, waiting
 from venturi.common.units import Quantity, count, percent, plural
+from venturi.engine.record import Resources
 from venturi.targets.system import is_program
 
 Lines = Iterator[str]
@@ -238,9 +239,7 @@ def refine_by_concurrency(cells: Sequence[Cell], verdicts: Mapping[str, Verdict]
         for cell in cells
         if cell.name in found and found[cell.name].cause in ("little-in-flight", "server-waited-for")
     ]
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells if open_ones else ():
-        groups.setdefault(_rest(cell), []).append(cell)
+    groups = by_key((_rest(cell), cell) for cell in cells) if open_ones else {}
     for cell, verdict in open_ones:
         beside = groups[_rest(cell)]
         if verdict.cause == "server-waited-for":
@@ -321,7 +320,7 @@ def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
             compared = f"{few} in flight: {fewer.main}; {many} in flight: {change}"
     lines = [compared]
     for name, one in (("batch_ns", cell), ("fewer_batch_ns", fewer)):
-        took = [t for r in one.records if (t := numeric(r, "latency", "service", "mean")) is not None]
+        took = [t for r in one.records if (t := r.latency.service.mean) is not None]
         numbers |= {name: sum(took) / len(took)} if took else {}
     if {"batch_ns", "fewer_batch_ns"} <= numbers.keys():
         more, less = (Quantity(numbers[n], unit="ns").text() for n in ("batch_ns", "fewer_batch_ns"))
@@ -385,8 +384,8 @@ def unknown(seen: CellEvidence) -> list[Diagnosis]:
 
 def _brief(cell: Cell) -> float | None:
     """The median interval (ns) of sampled trials that are shorter than the CPUs' clocks can resolve."""
-    sampled = [r for r in cell.records if r.get("resources")]
-    times = sorted(t for r in sampled if (t := numeric(r, "times", "interval_ns")) is not None)
+    sampled = [r for r in cell.records if r.resources != Resources()]
+    times = sorted(t for r in sampled if (t := r.times.interval_ns) is not None)
     return times[len(times) // 2] if times and times[len(times) // 2] < BRIEF else None
 
 
@@ -404,10 +403,8 @@ def short_lines(seen: CellEvidence, place: Diagnosis) -> Lines:
 
 
 def unmeasured_lines(seen: CellEvidence, place: Diagnosis) -> Lines:
-    servers = max((numeric(r, "target", "servers") or 1 for r in seen.cell.records), default=1)
+    servers = max((r.target.servers or 1 for r in seen.cell.records), default=1)
     silent = "the server does not report its stages"
-    if servers > 1:
-        silent = f"of {servers:g} servers not all report their stages"
     words = {
         MissingEvidence.BOTH_STAGES: "neither stages nor resources were recorded, as in imported results",
         MissingEvidence.CLIENT_HOST: "the hosts' CPUs were not sampled",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from venturi.analysis.cells.ceilings import CIPHER
-from venturi.analysis.cells.figures import CALLS, get
+from venturi.analysis.cells.figures import CALLS
 from venturi.analysis.cells.probes import codec_of
 from venturi.analysis.verdict.evidence import CODEC, OWN, CellEvidence, End, Pool
 from venturi.analysis.verdict.machine import (
@@ -117,7 +117,7 @@ def handicapped(seen: CellEvidence, end: str) -> dict[str, Any]:
     found: Any = seen.cell.parameters.get("handicap" if end == "client" else "server_handicap")
     if found is None and end == "server":
         # A reference server reports it in its own words: "encode 2ms, decode 200us".
-        reported = (get(record, "target", "handicap") for record in seen.cell.records)
+        reported = (record.target.handicap for record in seen.cell.records)
         text = next((text for text in reported if text), None)
         found = "+".join(p.replace(" ", "=") for p in text.split(", ")) if isinstance(text, str) else None
     if isinstance(found, str):
@@ -137,7 +137,7 @@ def own_stages(seen: CellEvidence) -> dict[str, float]:
     return {n: s for n, s in seen.client.work.items() if n in own}
 
 
-def _despite_others(seen: CellEvidence, end: End) -> bool:
+def _despite_load(seen: CellEvidence, end: End) -> bool:
     """Whether a stage is the narrow place although others hold the cores: its end does not wait for them, or
     it takes nearly all that its end gets of them, and would of more."""
     work = sum(end.work.values())
@@ -149,7 +149,7 @@ def _despite_others(seen: CellEvidence, end: End) -> bool:
 def load_generator(seen: CellEvidence) -> Diagnosis | None:
     """The client's own work fills its workers while cores are free and the server waits."""
     client, occupancy = seen.client, seen.client.occupancy
-    if occupancy is None or occupancy < WORKERS or (full(client) and not _despite_others(seen, client)):
+    if occupancy is None or occupancy < WORKERS or (full(client) and not _despite_load(seen, client)):
         return None
     if seen.server.occupancy is not None and seen.server.occupancy >= occupancy:
         return None
@@ -383,7 +383,7 @@ def _stage(seen: CellEvidence, threshold: float) -> Diagnosis | None:
 def stage_of(seen: CellEvidence, end: End, threshold: float = WORKERS) -> Diagnosis | None:
     """That end's workers work so much of their time."""
     occupancy, other = end.occupancy, seen.other(end)
-    if occupancy is None or occupancy < threshold or (crowded(seen) and not _despite_others(seen, end)):
+    if occupancy is None or occupancy < threshold or (crowded(seen) and not _despite_load(seen, end)):
         return None
     apart = 1.0 if other.occupancy is None else occupancy - other.occupancy
     lacks = host_unseen(seen, end)

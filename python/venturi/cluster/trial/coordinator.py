@@ -259,9 +259,9 @@ class _LineUp:
                 if error := call.exception():
                     one.member.lose(words(error))
                     broken = True
-                elif (there := one.member.heard(call.result())) == ENDED:
+                elif (phase_reached := one.member.heard(call.result())) == ENDED:
                     broken = True
-                elif not reached(there, one.phase):
+                elif not reached(phase_reached, one.phase):
                     expect(self._wait(one.member, one.phase))
             self._poll()
             if broken or any(member.lost for member in self._members):
@@ -283,8 +283,8 @@ class _LineUp:
             return
         self._next_poll = time.monotonic() + _POLL_SECONDS
         now = self._now()
-        there = [m for m in self._members if m.begun and not m.lost and m.record is None]
-        for member in there:
+        present = [m for m in self._members if m.begun and not m.lost and m.record is None]
+        for member in present:
             if member.poll is not None and member.poll.done():
                 if error := member.poll.exception():
                     member.lose(words(error))
@@ -293,7 +293,7 @@ class _LineUp:
                 member.poll = None
             elif member.poll is not None and now - member.polled_at > self._patience.answer:
                 member.lose(f"has not answered for {self._patience.answer:g} s")
-        free = [member for member in there if member.poll is None and not member.lost]
+        free = [member for member in present if member.poll is None and not member.lost]
         for member in sorted(free, key=lambda member: member.polled_at)[:_POLLED_AT_ONCE]:
             self._ask(member)
         self._tell_progress()

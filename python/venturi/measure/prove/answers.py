@@ -10,6 +10,7 @@ from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.verdict import evidence
 from venturi.common import hdr
 from venturi.common.runtime import load_core
+from venturi.engine.record import Trial, trial_of
 from venturi.measure.prove.bench import Bench
 from venturi.measure.prove.outcome import CheckKind, Checks, Proof, ProofName
 
@@ -36,10 +37,10 @@ _RAW_TCP, _MEMORY = 2.0, 10.0
 """A probe of the same round moved this many times as much as the trial."""
 
 
-def _trial(repeat: int, ms: float, outcome: str = "ok", warmup: bool = False) -> dict[str, Any]:
+def _trial(repeat: int, ms: float, outcome: str = "ok", warmup: bool = False) -> Trial:
     """A put by two streams, in an open loop that asked for twice the rate."""
-    ns = ms * _MS
-    return {
+    ns = round(ms * _MS)
+    return trial_of({
         "kind": "trial",
         "cell": "known",
         "repeat": repeat,
@@ -52,11 +53,11 @@ def _trial(repeat: int, ms: float, outcome: str = "ok", warmup: bool = False) ->
         "schedule": {"rate": 2 * _BATCHES / ns * 1e9, "intended": _BATCHES, "late": _BATCHES // 4},
         "latency": {"service": {"count": _BATCHES, "percentiles": [[50.0, 1000], [99.0, 2000]]},
                     "response": {"count": _BATCHES, "percentiles": [[50.0, 3000], [99.0, 9000]]}},
-        "cpu": {"client": {"user_ns": 0.3 * ns, "system_ns": 0.1 * ns},
-                "server": {"user_ns": 0.6 * ns, "system_ns": 0.2 * ns}},
-        "stages": {"client": {"send": 1.5 * ns, "await_reply": 0.5 * ns},
-                   "server": {"decode": 0.8 * ns, "await_input": 1.2 * ns}},
-    }  # fmt: skip
+        "cpu": {"client": {"user_ns": ns * 3 // 10, "system_ns": ns // 10},
+                "server": {"user_ns": ns * 6 // 10, "system_ns": ns // 5}},
+        "stages": {"client": {"send": ns * 3 // 2, "await_reply": ns // 2},
+                   "server": {"decode": ns * 4 // 5, "await_input": ns * 6 // 5}},
+    })  # fmt: skip
 
 
 def _probe(repeat: int, ms: float, times: float, **of: Any) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def _cell(checks: Checks) -> None:
             _probe(number, ms, _RAW_TCP, kind="tcp", **tcp),
             _probe(number, ms, _MEMORY, kind="memory"),
         ]
-    [cell] = summarise([_trial(-1, 1.0, warmup=True), *good, _trial(5, 2.0, "failed")], probes)
+    [cell] = summarise([_trial(0, 1.0, warmup=True), *good, _trial(5, 2.0, "failed")], probes)
     checks.same(CheckKind.ANSWER, 5, cell.good, part="good")
     checks.same(CheckKind.ANSWER, 1, cell.failed, part="failed")
     _speed(checks, cell)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from venturi.common.environment import cpu_times, read
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.engine import record as records
 from venturi.engine.executor import CoreExecutor, run_with_progress
 from venturi.engine.spec import build_spec, completed, trial_line
 from venturi.measure.prove.outcome import Checks, Reason
@@ -114,10 +115,10 @@ class Trial:
     def ok(self) -> bool:
         return bool(self.record["outcome"] == "ok")
 
-    def line(self) -> dict[str, Any]:
+    def line(self) -> records.Trial:
         """As a run would record it."""
         of: dict[str, Any] = {"run": "prove", "trial": "prove", "repeat": 0, "warmup": False, "order": 0}
-        return trial_line(self.record, cell=self.cell, **of)
+        return records.trial_of(trial_line(self.record, cell=self.cell, **of))
 
 
 class Bench:
@@ -286,7 +287,8 @@ class Bench:
                 sample_interval_ns=sample_ns,
                 options=endpoints.options(cell),
             )
-            endpoints.local.fills_store(target)
+            if (store := endpoints.local.store(target)) is not None:
+                store.begin()
             counters = ExternalCounters(endpoints.local.pid(target) or self._pid)
             control = self._executor.control()
             record = completed(

@@ -52,7 +52,7 @@ def _schedule(bench: Bench, operation: str, batches: int, streams: int) -> Check
     tried = bench.trial(
         operation=operation, streams=streams, rows_per_stream=rows * _TRIED, ack=ack, sample_ns=0
     )
-    speed = (per_second(tried.record, "batches") if tried.ok else None) or _SLOWER * _RATE
+    speed = (per_second(tried.line(), "batches") if tried.ok else None) or _SLOWER * _RATE
     rate = int(max(1.0, min(_RATE, speed / _SLOWER)))
     batches = streams * max(_TRIED, round(batches * rate / _RATE / streams))
     plan = None
@@ -112,11 +112,11 @@ def _readings(checks: Checks, trial: Trial, batches: int, ns: float, wait_ns: fl
     # A batch cannot end before it is due, so noise makes a rate lower and never higher.
     high = 1 + 1e-6 if way == "schedule" else 1 + RIGHT
     unit = f"{NOUNS.get(operation, 'row')}s/s"
-    rates = [(CheckKind.ROWS_RATE, rows, per_second(record, "rows"), unit)]
+    rates = [(CheckKind.ROWS_RATE, rows, per_second(trial.line(), "rows"), unit)]
     if p["row_bytes"] and operation in ("get", "put"):
         amount = rows * float(p["row_bytes"])
         checks.same(CheckKind.PAYLOAD, amount, record["counts"]["payload_bytes"], "B", **of)
-        rates.append((CheckKind.BYTES_RATE, amount, throughput(record), "B/s"))
+        rates.append((CheckKind.BYTES_RATE, amount, throughput(trial.line()), "B/s"))
     for what, amount, found, unit in rates:
         right, least = amount / ns * 1e9, amount / (ns + wait_ns) * 1e9
         checks.between(

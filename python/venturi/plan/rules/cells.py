@@ -72,14 +72,15 @@ _ELSEWHERE = {
 def _check_operation(operation: str, url: str, wrong: Wrong) -> None:
     """Whether the system takes it."""
     scheme, plugin = scheme_of(url), PLUGINS.get(scheme_of(url))
-    taken = sorted(plugin.operations if plugin is not None else BY_SCHEME[scheme].operations)
-    if operation not in taken:
-        package = f" of {plugin.package}" if plugin is not None else ""
-        operations = " and ".join(f"{name}s" for name in taken)
-        raise wrong(
-            f"operation: {scheme}://{package} takes {operations}, no {operation}s",
-            _ELSEWHERE.get(operation, f"leave the operation out, or set it to {' or '.join(taken)}"),
-        )
+    taken = plugin.operations if plugin is not None else BY_SCHEME[scheme].operations
+    if operation in taken:
+        return
+    package, names = f" of {plugin.package}" if plugin is not None else "", sorted(taken)
+    listed = " and ".join(f"{name}s" for name in names)
+    raise wrong(
+        f"operation: {scheme}://{package} takes {listed}, no {operation}s",
+        _ELSEWHERE.get(operation, f"leave the operation out, or set it to {' or '.join(names)}"),
+    )
 
 
 _DATA = {
@@ -88,11 +89,10 @@ _DATA = {
     "upsert": ("usage", "file"),
     "ingest": ("metrics", "file"),
 }
+_OPERATION_OF = {"usage": "upsert", "metrics": "ingest", "archive": "ingest"}
 _DATA_HINTS = {
     "upsert": 'leave data out for "usage", or name a file and its key: --data t.parquet --key a,b',
     "ingest": 'leave data out for "metrics", or name a file: --data t.parquet --time ts --tags host',
-    "usage": f"usage is for upserts: {_ELSEWHERE['upsert']}",
-    "metrics": f"metrics are for ingests: {_ELSEWHERE['ingest']}",
     "states": "name a server that turns states into columns: --target charrow://HOST, or charrow://local",
 }
 """What to do, by operation or by what it does not take."""
@@ -111,13 +111,18 @@ def _check_data(workload: Workload, url: str, wrong: Wrong) -> None:
         taken = ("remote",) if systems.gets_own(workload, url) else _DATA["put"]
     elif scheme == "empty" and operation == "ingest":
         taken = ("metrics",)
-    if data not in taken:
-        names = ["a file" if name == "file" else name for name in taken]
-        raise wrong(
-            f"data: {with_article(operation)} of {scheme}:// has {', '.join(names[:-1] or names)}"
-            f"{f' or {names[-1]}' if names[1:] else ''}, not {data}",
-            _DATA_HINTS.get(operation, _DATA_HINTS.get(data, "leave data out")),
-        )
+    if data in taken:
+        return
+    hint = _DATA_HINTS.get(operation) or _DATA_HINTS.get(data, "leave data out")
+    if operation not in _DATA_HINTS and (wanted := _OPERATION_OF.get(data)):
+        offered = not is_plugin(url) and wanted in BY_SCHEME[scheme].operations
+        hint = f"--operation {wanted}, or leave data out" if offered else _ELSEWHERE[wanted]
+        hint = f"that is for {wanted}s: {hint}"
+    raise wrong(
+        f"data: {with_article(operation)} of {scheme}:// has {', '.join(taken[:-1] or taken)}"
+        f"{f' or {taken[-1]}' if taken[1:] else ''}, not {data}",
+        hint,
+    )
 
 
 def _check_keys(workload: Workload, wrong: Wrong) -> None:
@@ -153,27 +158,21 @@ _MOST_THREADS = 4096
 _SHARE = 0.5
 # What it holds at most of statements that are built ahead.
 _MOST_AHEAD_BYTES = 2**33
-
-
 _MOST_POINTS_AHEAD = 2**31
 # Of RESP rows with 17 digits; the core counts exactly.
 _POINT_TEXT_BYTES = 36
 
 
 def check_room(scenario: Scenario, cell: Cell) -> None:
-    """Raises ScenarioError where that is too much."""
-    _threads(scenario, cell)
-    _messages(scenario, cell)
-    _working_set(scenario, cell)
-
-
-def _threads(scenario: Scenario, cell: Cell) -> None:
+    """Whether threads, messages and statements have room on this machine. Raises ScenarioError."""
     threads = cell.parameters["threads"]
     if threads > _MOST_THREADS:
         raise scenario.wrong(
             f"streams: {threads} streams would have as many threads; the most are {_MOST_THREADS}",
             f"let streams share threads: --threads {os.cpu_count() or 1}",
         )
+    _messages(scenario, cell)
+    _working_set(scenario, cell)
 
 
 def _messages(scenario: Scenario, cell: Cell) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 from venturi.analysis import wording
 from venturi.analysis.cells import series as sweeps
 from venturi.analysis.cells.ceilings import SOCKETS
-from venturi.analysis.cells.figures import IN_ROWS
+from venturi.analysis.cells.figures import IN_ROWS, grouped
 from venturi.analysis.cells.hosts import axis_of
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
-from venturi.analysis.selection import grouped
 from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.wording import nouns_of
@@ -354,14 +353,9 @@ def _finding(axis: str, cells: Sequence[Cell]) -> tuple[str, Claim | None]:
     place = top.place
     where = f" ({wording.label(place, free)})" if free else ""
     at = f"{wording.label(place, [axis])}: {sweeps.figure(place).text()}"
-    shape = {
-        Shape.RISING: f"still rises at {at}",
-        Shape.FLAT: f"is flat from {at}",
-        Shape.FLAT_THROUGHOUT: f"is flat over {axis}, from {at}",
-        Shape.FALLING: f"falls beyond {at}",
-        Shape.UNDECIDED: f"is highest at {at}; whether more gains cannot be told",
-    }[top.shape]
-    return f"{where} {shape}", Claim(axis, tuple(c.name for c in top.cells), top.shape, top.claimed_at)
+    more = {Shape.FLAT_THROUGHOUT: f", from {at}", Shape.UNDECIDED: f"; highest at {at}"}.get(top.shape, "")
+    text = f"{where} {figure.shape_text(top.shape, axis, at)}{more}"
+    return text, Claim(axis, tuple(c.name for c in top.cells), top.shape, top.claimed_at)
 
 
 def _point_note(cell: Cell) -> str:

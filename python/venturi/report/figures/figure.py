@@ -72,6 +72,17 @@ class Claim:
     """As `Curve.at`."""
 
 
+def shape_text(shape: Shape, axis: str, at: str = "") -> str:
+    """What a curve does, as titles say it. `at`: the point of the claim."""
+    return {
+        Shape.RISING: f"still rises at {at}",
+        Shape.FLAT: f"is flat from {at}",
+        Shape.FLAT_THROUGHOUT: f"is flat over {axis}",
+        Shape.FALLING: f"falls beyond {at}",
+        Shape.UNDECIDED: f"over {axis}: whether more gains cannot be told",
+    }[shape]
+
+
 @dataclass
 class Figure:
     """A named figure. `columns` is how many panels stand side by side where there is room."""

@@ -14,16 +14,16 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from venturi.analysis import selection, wording
+from venturi.analysis import wording
 from venturi.analysis.advice.collect import BEHIND
 from venturi.analysis.cells import writes
-from venturi.analysis.cells.figures import get, main_rate
+from venturi.analysis.cells.figures import grouped, main_rate
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
-from venturi.analysis.results import Results
-from venturi.analysis.selection import grouped
+from venturi.analysis.results import Results, choice_note, evenly, representative
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common import hdr
 from venturi.common.units import FACTORS, percent, pick_unit, plural, significant
+from venturi.engine.record import Latency, Trial
 from venturi.report.document import begun
 from venturi.report.figures import figure
 from venturi.report.figures.curves import nearest
@@ -43,7 +43,7 @@ def latency(results: Results) -> Figure | None:
     shown, findings = 0, []
     both = False
     for operation, every in by_operation(results.cells).items():
-        cells = selection.representative([c for c in every if c.latency], MOST_LINES)
+        cells = representative([c for c in every if c.latency], MOST_LINES)
         names = varying(cells)
         panel = Panel(operation)
         for index, cell in enumerate(cells):
@@ -82,7 +82,7 @@ def latency(results: Results) -> Figure | None:
         "latency",
         begun("; ".join(findings) or "latency of a batch"),
         f"{kinds}At each percentile the median of the trials' values; every nine takes the same room. A "
-        "curve ends where a trial has no batch beyond." + selection.choice_note(shown, results.cells),
+        "curve ends where a trial has no batch beyond." + choice_note(shown, results.cells),
         "percentile of batches",
         "latency, ms",
         panels,
@@ -109,26 +109,25 @@ def curve(cell: Cell, kind: str) -> list[tuple[float, float]]:
     return out
 
 
-def _recorded(record: Any, kind: str) -> tuple[list[float], list[float]] | None:
+def _recorded(record: Trial, kind: str) -> tuple[list[float], list[float]] | None:
     """Latencies of a trial in order, and how many batches took no longer than each; by the percentiles alone
     where the histogram was not kept."""
-    found = get(record, "latency", kind)
+    found: Latency = record.latency[kind]
     try:
-        counts = hdr.decode(str(get(found, "hdr") or ""))
+        counts = hdr.decode(found.hdr or "")
     except ValueError:
         counts = {}
     if counts:
         values = sorted(counts)
         return [float(v) for v in values], [float(n) for n in accumulate(counts[v] for v in values)]
-    percentiles = [(1.0, get(found, "min")), *(get(found, "percentiles") or ())]
-    points = sorted((float(p), float(v)) for p, v in percentiles if isinstance(v, int | float))
+    points = sorted((p, v) for p, v in [(1.0, found.min), *found.percentiles] if v is not None)
     if not points:
         return None
-    count = get(found, "count")
-    if not isinstance(count, int | float) or count < 1:
+    count = float(found.count or 0)
+    if count < 1:
         # Of an import that did not count: as many as its last percentile tells of.
         count = max(100 / (100 - p) for p, _ in points if p < 100)
-    return [v for _, v in points], [*(p / 100 * count for p, _ in points[:-1]), float(count)]
+    return [v for _, v in points], [*(p / 100 * count for p, _ in points[:-1]), count]
 
 
 def _at(values: list[float], seen: list[float], x: float) -> float:
@@ -197,7 +196,7 @@ def _few_enough(cells: Sequence[Cell]) -> list[Cell]:
     panels = grouped(cells, lambda c: (c.operation, c.parameters.get("place"), c.parameters["streams"]))
     if max(map(len, panels.values()), default=0) <= MOST_BOXES:
         return list(cells)
-    counts = selection.evenly(sorted({streams for *_, streams in panels}), MOST_STREAMS)
+    counts = evenly(sorted({streams for *_, streams in panels}), MOST_STREAMS)
     chosen = []
     for (*_, streams), members in panels.items():
         sizes = grouped(members, lambda c: c.parameters.get(SIZE)) if streams in counts else {}

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from venturi.analysis import wording
+from venturi.analysis.cells.figures import grouped
 from venturi.analysis.models import fit_words
 from venturi.analysis.models import over_links as law_over_links
 from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
 from venturi.analysis.models.over_links import Crossing, LinkFit
 from venturi.analysis.models.splits import Convergence
-from venturi.analysis.results import Results
-from venturi.analysis.selection import evenly, grouped
+from venturi.analysis.results import Results, evenly
 from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common import links
@@ -56,13 +56,14 @@ def scaling(results: Results) -> Figure | None:
     findings, claims = [], []
     for one in shown:
         if one.fit is not None:
-            findings.append(
-                f"{one.operation} {_claimed(one)} (law: {one.fit.chosen.title}, {fit_words.knee(one)})"
-            )
+            shape, at = (one.curve.shape, one.curve.at) if one.curve is not None else (Shape.UNDECIDED, None)
+            claim = figure.shape_text(shape, one.axis, fit_words.several(one.axis, at))
+            law = f"law: {one.fit.chosen.title}, {fit_words.knee(one)}"
+            findings.append(f"{one.operation} {claim} ({law})")
         if one.curve is not None:
             names = tuple(cell.name for cell in one.cells)
             claims.append(Claim(one.axis, names, one.curve.shape, one.curve.at))
-    at = {n for one in shown for n in one.medians}
+    points = {n for one in shown for n in one.medians}
     return Figure(
         "model-scaling",
         begun("; ".join(findings)),
@@ -71,23 +72,10 @@ def scaling(results: Results) -> Figure | None:
         axis,
         y_label,
         panels,
-        x_scale="log" if max(at) / min(at) > 64 else "linear",
-        x_ticks=figure.ticks(at),
+        x_scale="log" if max(points) / min(points) > 64 else "linear",
+        x_ticks=figure.ticks(points),
         claims=tuple(claims),
     )
-
-
-def _claimed(one: AxisFit) -> str:
-    """What may be said of the curve itself, whatever the law."""
-    shape, at = (one.curve.shape, one.curve.at) if one.curve is not None else (Shape.UNDECIDED, None)
-    place = fit_words.several(one.axis, at)
-    return {
-        Shape.RISING: f"still rises at {place}",
-        Shape.FLAT: f"is flat from {place}",
-        Shape.FLAT_THROUGHOUT: f"is flat over {one.axis}",
-        Shape.FALLING: f"falls beyond {place}",
-        Shape.UNDECIDED: f"over {one.axis}: whether more gains cannot be told",
-    }[shape]
 
 
 def _scaling_panel(one: AxisFit, factor: float) -> Panel:
@@ -311,7 +299,7 @@ def _link_panel(
     operation: str, texts: Sequence[str], fits: Sequence[LinkFit], along: str, passed: Sequence[Crossing]
 ) -> Panel:
     link = links.parse(texts[0])
-    panel = Panel(f"{operation}, {fit_words.others(along, link)}")
+    panel = Panel(f"{operation}, {fit_words.link_conditions(along, link)}")
     for i, one in enumerate(fits):
         name = fit_words.short_link_head(one, fits)
         panel.series += _link_lines(one, texts, along, name, figure.series_colour(i))
@@ -371,5 +359,5 @@ def _ends_of_line(one: LinkFit, texts: Sequence[str], along: str) -> str:
         unit = label.rpartition(", ")[2]
         ends.append(f"{rate:,.4g} {unit} at {fit_words.link_value(along, _link_value(text, one.way, along))}")
     where = f" ({wording.label(one.cells[0], list(one.where))})" if one.where else ""
-    common = fit_words.others(along, one.links[own[0]])
+    common = fit_words.link_conditions(along, one.links[own[0]])
     return f"{one.operation}, {common}{where}: {ends[0]}, {ends[1]}"

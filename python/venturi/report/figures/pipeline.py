@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from venturi.analysis import selection, wording
+from venturi.analysis import wording
 from venturi.analysis.cells import hosts
 from venturi.analysis.cells.figures import CALLS, ENDS
 from venturi.analysis.cells.hosts import Flows
 from venturi.analysis.cells.summary import Cell, best, varying
-from venturi.analysis.results import Results
+from venturi.analysis.results import Results, choice_note, fastest_of_places, representative
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.verdict.types import Verdict
 from venturi.common.units import Quantity, plural
@@ -109,11 +109,7 @@ def _side(cell: Cell, end: str, sends: bool) -> Side:
     work = [Part(stage, shares.get(stage, 0.0)) for stage in way if stage in shares or stage not in _SOME]
     besides = [Part(s, v) for s, v in shares.items() if s not in way and s not in WAITS and v > 0]
     waiting = [Part(s, shares[s]) for s in WAITS if shares.get(s, 0.0) > 0]
-    counts = [
-        float(n)
-        for record in cell.records
-        if isinstance(n := ((record.get("workers") or {}).get(end) or {}).get("workers"), int)
-    ]
+    counts = [float(n) for record in cell.records if (n := record.workers[end].workers) is not None]
     workers = median_interval(counts).median if counts else None
     return Side(
         end, sends, tuple(work), tuple(sorted(besides, key=lambda p: -p.share)), tuple(waiting), workers
@@ -184,7 +180,7 @@ def stages(results: Results, cell: Cell | None = None) -> Figure | None:
     """Where the time went by stage, at both ends: of one cell, else of several. None where no trial accounted
     for stages."""
     accounted = [c for c in results.cells if any(c.stages[end] for end in ENDS)]
-    chosen = [c for c in accounted if c is cell] if cell else selection.representative(accounted, MOST_BARS)
+    chosen = [c for c in accounted if c is cell] if cell else representative(accounted, MOST_BARS)
     if not chosen:
         return None
     names = varying(chosen)
@@ -199,7 +195,7 @@ def stages(results: Results, cell: Cell | None = None) -> Figure | None:
         bars = [Series(s, shares[s], rows, figure.STAGES.get(s, "$other"), "bar") for s in order]
         panels.append(Panel(end, bars))
     missing = "" if len(panels) == 2 else " The other end did not account for its stages."
-    note = "" if cell else selection.choice_note(len(chosen), accounted)
+    note = "" if cell else choice_note(len(chosen), accounted)
     return Figure(
         "stages",
         _title(results, chosen, cell),
@@ -244,7 +240,7 @@ AS_ONE = " Which server had which part is not known here: the servers told the c
 def flow_figure(results: Results, cell: Cell | None = None) -> Figure | None:
     """Of a cell, by default of the fastest of each operation and place with several ends on a side."""
     several = [one for one in results.cells if hosts.payload_flows(one) is not None]
-    chosen = [cell] if cell is not None else selection.fastest_of_places(several)[:MOST_PANELS]
+    chosen = [cell] if cell is not None else fastest_of_places(several)[:MOST_PANELS]
     found = [(one, way) for one in chosen if (way := hosts.payload_flows(one)) is not None and way.total]
     if not found:
         return None

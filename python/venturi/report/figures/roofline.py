@@ -13,10 +13,10 @@ from typing import Any
 
 from venturi.analysis import wording
 from venturi.analysis.cells.ceilings import ENGINE, SOCKETS
+from venturi.analysis.cells.figures import grouped
 from venturi.analysis.cells.probes import is_compressed
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
-from venturi.analysis.results import Results
-from venturi.analysis.selection import evenly, grouped
+from venturi.analysis.results import Results, evenly
 from venturi.common.units import percent
 from venturi.report.figures import figure
 from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Series, line

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from venturi.analysis.cells.figures import ENDS, get
+from venturi.analysis.cells.figures import ENDS
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.results import Results
-from venturi.analysis.selection import evenly, middle_trial, representative
+from venturi.analysis.results import Results, evenly, middle_trial, representative
 from venturi.report.figures.figure import MB, Figure, Panel, Series
 from venturi.report.summary import name_of
 
@@ -153,7 +152,7 @@ def timeline(results: Results, cell: Cell | None = None) -> Figure | None:
     )
     for one in candidates:
         trial = middle_trial(one)
-        found = ends(results, str(trial.get("trial"))) if trial is not None else {}
+        found = ends(results, trial.trial) if trial is not None else {}
         figure = of(results, one, trial, found) if found else None
         if figure is not None:
             return figure
@@ -162,7 +161,7 @@ def timeline(results: Results, cell: Cell | None = None) -> Figure | None:
 
 def of(results: Results, cell: Cell, trial: Any, found: dict[str, End]) -> Figure | None:
     """The figure from samples that were read already; None where nothing changed in them."""
-    same = get(trial, "resources", "same_machine")
+    same = trial.resources.same_machine
     panels, level = [], []
     for title, unit, series in _quantities(found, same, cell):
         filled = [s for s in series if any(v is not None for v in s.y)]
@@ -176,7 +175,7 @@ def of(results: Results, cell: Cell, trial: Any, found: dict[str, End]) -> Figur
         return None
     where = name_of(results, cell)
     caption = ["The trial with the median throughput of this cell; both ends on the client's clock."]
-    uncertain = get(trial, "resources", "clock", "uncertainty_ns")
+    uncertain = trial.resources.clock.uncertainty_ns
     if uncertain:
         caption.append(f"The clocks agree within ±{uncertain / 1e6:.2f} ms.")
     if same:

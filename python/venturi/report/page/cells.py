@@ -13,11 +13,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from venturi.analysis import selection, wording
+from venturi.analysis import wording
 from venturi.analysis.cells import hosts as loaders
 from venturi.analysis.cells.machines import unproven
 from venturi.analysis.cells.summary import Cell, best, by_operation
-from venturi.analysis.results import Results
+from venturi.analysis.results import Results, representative
 from venturi.common.units import percent, plural
 from venturi.report import cell as cells_text
 from venturi.report import draw, hosts, reason, run, summary, terminal
@@ -165,7 +165,7 @@ def tables(shown: Shown, numbers: dict[str, int]) -> Markup:
     found = []
     for operation, cells, columns in shown:
         short = len(cells) <= MOST_ROWS
-        chosen = {c.name for c in (cells if short else selection.representative(cells, BEST_ROWS))}
+        chosen = {c.name for c in (cells if short else representative(cells, BEST_ROWS))}
         found.append(
             {
                 "operation": operation,
@@ -296,7 +296,7 @@ def listed(results: Results, with_timeline: Sequence[str]) -> list[int]:
     cells = results.cells
     if len(cells) <= MOST_LISTED:
         return list(range(len(cells)))
-    names = {c.name for c in selection.representative(cells, MOST_LISTED)}
+    names = {c.name for c in representative(cells, MOST_LISTED)}
     wanted = {i for i, c in enumerate(cells) if c.name in names} | set(map(int, with_timeline))
     return sorted(wanted)[:MOST_LISTED]
 

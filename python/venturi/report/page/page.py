@@ -245,16 +245,8 @@ def _ceilings(results: Results) -> Markup:
 
 
 _ELSEWHERE = (
-    "client",
-    "server",
-    "servers",
-    "server_hosts",
-    "imported",
-    "format",
-    "run",
-    "started_unix_ns",
-    "command",
-    "proof",
+    *("client", "server", "servers", "server_hosts", "imported"),
+    *("format", "run", "started_unix_ns", "command", "proof"),
 )
 """What is in the table of both ends, or elsewhere on the page."""
 

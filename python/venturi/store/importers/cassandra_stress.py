@@ -17,12 +17,12 @@ from venturi.store.importers.record import (
     agree,
     contradiction,
     draft,
+    integer,
     latency,
     malformed,
     quoted,
     real,
     text_lines,
-    whole,
 )
 
 _RUNNING = re.compile(r"^\s*Running (?:([A-Z_]+)|\[(.+?)\]) with (\d{1,6}) threads\b(.*)$")
@@ -143,7 +143,7 @@ def _interval(run: _Run, line: str, mark: str, at: int, name: str) -> None:
     if len(parts) != len(run.columns):
         raise malformed(name, at, f"{len(parts)} columns in {quoted(line)}", _LINE)
     done, when, rate = (
-        whole(fields.get("total ops", "")),
+        integer(fields.get("total ops", "")),
         real(fields.get("time", "")),
         real(fields.get("row/s", "")),
     )
@@ -171,7 +171,7 @@ def _draft(run: _Run, settings: dict[str, str], hosts: list[str], name: str) -> 
     statement = (run.statement or settings.get("Type") or "mixed").strip()
     operation = _OPERATIONS.get(statement.upper(), "mixed")
     nodes = settings.get("Nodes", "").strip("[]") or (hosts[0] if hosts else "")
-    threads = run.threads or whole(settings.get("Thread Count", ""))
+    threads = run.threads or integer(settings.get("Thread Count", ""))
     parameters: dict[str, Any] = {
         "target": f"cassandra://{nodes}" if nodes else "cassandra",
         "hosts": len(set(hosts)) or None,
@@ -199,7 +199,7 @@ def _draft(run: _Run, settings: dict[str, str], hosts: list[str], name: str) -> 
     operations, partitions, rows = (_figure(run, f"{kind} rate") for kind in ("op", "partition", "row"))
     if operations is None or operations <= 0:
         raise malformed(name, run.line, "the results of this run have no op rate", "Op rate : N op/s")
-    total = whole((run.results.get("total partitions") or "").split(" ")[0])
+    total = integer((run.results.get("total partitions") or "").split(" ")[0])
     if operation != "mixed" and statement.upper() != "INSERT":  # an operation is a row, which is a partition
         for kind, rate in (("partitions", partitions), ("rows", rows)):
             agree(name, run.line, f"operations and {kind} a second", operations, rate)
@@ -210,7 +210,7 @@ def _draft(run: _Run, settings: dict[str, str], hosts: list[str], name: str) -> 
     seconds = run.times[-1] if run.times else _seconds(run.results.get("total operation time", ""))
     if seconds and total and partitions and abs(total / partitions - seconds) > within:
         agree(name, run.line, "seconds, and partitions by their rate", seconds, total / partitions)
-    errors = whole((run.results.get("total errors") or "").split(" ")[0])
+    errors = integer((run.results.get("total errors") or "").split(" ")[0])
     percentiles = {
         percent: value
         for percent in (50.0, 95.0, 99.0, 99.9)

@@ -106,7 +106,7 @@ def import_files(
     found, skipped = _read_all(paths, format, dict(settings or {}))
     _no_twins(found)
     root = Path(out) if out is not None else _default(found)
-    existing: list[dict[str, Any]] = []
+    existing: list[Any] = []
     environment: dict[str, Any] = {}
     with ExitStack() as stack:
         # Read under the lock, so that two imports at once do not both take the same numbers.
@@ -183,10 +183,10 @@ def _read_all(
     skipped: list[str] = []
     total = 0
     for path in paths:
-        given = os.fspath(path)
-        directory = given != STDIN and Path(given).is_dir()
+        place = os.fspath(path)
+        directory = place != STDIN and Path(place).is_dir()
         some = False
-        for one in _files(given):
+        for one in _files(place):
             try:
                 imported = _one(one, format, settings)
             except UnknownFormat:
@@ -204,24 +204,24 @@ def _read_all(
                 )
         if not some:
             raise ScenarioError(
-                f"{given}: no file in this directory is of a known format",
+                f"{place}: no file in this directory is of a known format",
                 hint="name one file to hear what is wrong with it",
             )
     return found, skipped
 
 
-def _files(given: str) -> Iterator[str]:
-    if given == STDIN or not Path(given).is_dir():
-        yield given
+def _files(place: str) -> Iterator[str]:
+    if place == STDIN or not Path(place).is_dir():
+        yield place
         return
     try:
         inside = sorted(
-            (p for p in Path(given).iterdir() if p.is_file() and not p.name.startswith(".")),
+            (p for p in Path(place).iterdir() if p.is_file() and not p.name.startswith(".")),
             # perf_stats_2 before perf_stats_10
             key=lambda p: [int(w) if w.isdigit() else w for w in re.split(r"(\d+)", p.name)],
         )
     except OSError as error:
-        raise ScenarioError(f"{given}: cannot be read: {error.strerror or error}") from None
+        raise ScenarioError(f"{place}: cannot be read: {error.strerror or error}") from None
     yield from map(str, inside)
 
 
@@ -239,9 +239,9 @@ def _one(path: str, format: str, settings: dict[str, Any]) -> Imported:
         raise ScenarioError(f"{name}: no result in it", hint=f"expected {chosen.about}")
     for draft in parsed.drafts:
         hold(draft, name)
-        given = dict(settings)
-        draft.operation = str(given.pop("operation", "") or draft.operation)
-        draft.parameters |= given
+        fixed = dict(settings)
+        draft.operation = str(fixed.pop("operation", "") or draft.operation)
+        draft.parameters |= fixed
         # A tool's output has its command line, its addresses, its errors.
         for part in ("parameters", "target", "figures", "error", "note"):
             setattr(draft, part, scrubbed(getattr(draft, part)))
@@ -349,11 +349,11 @@ def _environment(before: Mapping[str, Any], run: str, found: Sequence[Imported])
 
 def _agreed(ends: Sequence[Any]) -> dict[str, Any] | None:
     """What no two files contradict each other in; the rest stands with each file."""
-    known = [t for t in ends if isinstance(t, dict)]
+    dicts = [t for t in ends if isinstance(t, dict)]
     out = {
         key: values[0]
-        for key in dict.fromkeys(k for t in known for k in t)
-        for values in [[t[key] for t in known if key in t]]
+        for key in dict.fromkeys(k for t in dicts for k in t)
+        for values in [[t[key] for t in dicts if key in t]]
         if all(v == values[0] for v in values)
     }
     return out or None

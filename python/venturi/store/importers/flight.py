@@ -23,12 +23,12 @@ from venturi.store.importers.record import (
     Format,
     Parsed,
     draft,
+    integer,
     latency,
     malformed,
     quoted,
     real,
     text_lines,
-    whole,
 )
 
 # The tools connect once an endpoint, and time planning and connecting.
@@ -88,7 +88,7 @@ def perf_stats_draft(
 ) -> Draft:
     """One line of seven columns. The rows are exact, and so are rows x 32 bytes, for get and put alike: each
     moves every stream's rows once. The rate is the printed one."""
-    counts = [whole(f) for f in fields[:4]]
+    counts = [integer(f) for f in fields[:4]]
     measured = [real(f) for f in fields[4:]]
     if any(not c for c in counts) or any(m is None or m <= 0 for m in measured):
         shown = quoted(" ".join(fields))
@@ -182,7 +182,7 @@ def _benchmark_draft(fields: dict[str, tuple[str, int]], name: str) -> Draft:
         "threads": flows,
         "batch_bytes": int(number("Batch size") or 0) or None,
         "compression": text("compression"),
-        "compression_level": whole(text("level") or ""),
+        "compression_level": integer(text("level") or ""),
         "perf_runs": runs if runs > 1 else None,
         "target": f"flight://{address}" if "Server host" in fields else None,
     }
@@ -192,7 +192,7 @@ def _benchmark_draft(fields: dict[str, tuple[str, int]], name: str) -> Draft:
     if "error" in fields or missing:
         error = text("error") or f"the output of this run ends early: no line {', '.join(missing)}"
         return Draft(operation, parameters, target=target, line=begun, error=error)
-    payload, nanos = (whole(text(label) or "") for label in needed[:2])
+    payload, nanos = (integer(text(label) or "") for label in needed[:2])
     if payload is None or not nanos:
         raise malformed(name, begun, "no whole numbers of bytes and nanoseconds", "Bytes and Nanos above 0")
     percentiles = {
@@ -249,7 +249,7 @@ def _parse_testperf(text: str, name: str) -> Parsed:
         found = _TESTPERF.search(line)
         if not found:
             raise malformed(name, at, f"{quoted(line)} is cut short or changed", _TESTPERF_EXPECTED)
-        rows, payload, speed = whole(found[1]), whole(found[2]), _decimal(found[3])
+        rows, payload, speed = integer(found[1]), integer(found[2]), _decimal(found[3])
         if rows is None or payload is None or not speed:
             raise malformed(name, at, f"not such numbers: {quoted(line)}", _TESTPERF_EXPECTED)
         # The time is not printed; it is what makes the printed rate of the printed bytes.

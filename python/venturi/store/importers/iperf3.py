@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from venturi.engine.record import Sockets
 from venturi.store.importers.record import (
     CONTRADICTS,
     MOST,
@@ -221,9 +222,9 @@ def _direction(
     end = get(document, "end")
     # What arrived counts; a server of another version may not have told.
     sums = [get(end, key + ending) for key in _SUMS]
-    whole, sent, received = sums
+    total_sum, sent, received = sums
     _hold([*sums, *(get(it, "sum" + ending) for it in items(document, "intervals"))], line, name)
-    loss, sent = whole if number(whole, "packets") else received, sent or whole
+    loss, sent = total_sum if number(total_sum, "packets") else received, sent or total_sum
     used = received if number(received, "bytes") and number(received, "seconds") else sent
     moved, seconds = number(used, "bytes"), number(used, "seconds")
     if moved is None or not seconds:
@@ -346,13 +347,13 @@ def _sockets(intervals: list[list[Mapping[str, Any]]]) -> dict[str, list[list[in
         ("socket_cwnd_bytes", "snd_cwnd", 1),
     ):
         rows = [[number(stream, name) for stream in streams] for streams in intervals]
-        known = [[round(v * factor) for v in row if v is not None] for row in rows]
-        sizes = {len(row) for row in rows} | {len(row) for row in known}
-        if sizes != {len(known[0])} or not known[0]:
+        values_of_row = [[round(v * factor) for v in row if v is not None] for row in rows]
+        sizes = {len(row) for row in rows} | {len(row) for row in values_of_row}
+        if sizes != {len(values_of_row[0])} or not values_of_row[0]:
             continue
-        if any(v >= MOST for row in known for v in row):
+        if any(v >= MOST for row in values_of_row for v in row):
             continue
-        streams = [list(values) for values in zip(*known, strict=True)]
+        streams = [list(values) for values in zip(*values_of_row, strict=True)]
         # The tool counts retransmits within an interval, samples count on.
         counts_on = column == "socket_retransmits"
         out[column] = [list(itertools.accumulate(v)) for v in streams] if counts_on else streams
@@ -361,8 +362,6 @@ def _sockets(intervals: list[list[Mapping[str, Any]]]) -> dict[str, list[list[in
 
 def _resources(rows: list[Any], figures: Mapping[str, Any], gets: bool) -> dict[str, Any] | None:
     """What the sending side's sockets said (TCP_INFO); the receiving side keeps no such counters."""
-    from venturi.store.samples import SOCKETS
-
     found = [get(row, "sender") for row in rows]
     rtts = sorted(v for f in found if (v := number(f, "mean_rtt")))
     if not rtts:
@@ -370,8 +369,8 @@ def _resources(rows: list[Any], figures: Mapping[str, Any], gets: bool) -> dict[
     least = min((v for f in found if (v := number(f, "min_rtt"))), default=None)
     windows = sorted(v for f in found if (v := number(f, "max_snd_cwnd")))
     sockets = {
+        **dict.fromkeys(Sockets.__struct_fields__),
         "count": len(found),
-        **dict.fromkeys(SOCKETS),
         "rtt_ns": round(rtts[len(rtts) // 2] * 1000),
         "min_rtt_ns": None if least is None else round(least * 1000),
         "retransmits": int(figures["retransmits"]) if "retransmits" in figures else None,

@@ -19,6 +19,7 @@ from venturi.store.importers.record import (
     agree,
     draft,
     get,
+    integer,
     items,
     latency,
     malformed,
@@ -26,7 +27,6 @@ from venturi.store.importers.record import (
     reading_json,
     real,
     text_lines,
-    whole,
 )
 
 _PERCENTILES = (0.0, 1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.9, 99.99, 100.0)
@@ -65,7 +65,7 @@ def _draft(
 ) -> Draft:
     """A run, of both outputs. What is 0 was not counted; requests that are not printed are cycles."""
     words = {word.split(":")[0].lower() for word in re.split(r"[,\s]+", functions) if word}
-    operation = next((it for it, known in _WORDS.items() if words and words <= known), "mixed")
+    operation = next((it for it, stated in _WORDS.items() if words and words <= stated), "mixed")
     counted = {name: value or None for name, value in columns.items()}
     counted["batches_per_second"] = counted["batches_per_second"] or cycles
     figures = {"cycles_per_second": cycles, **rest.pop("figures", {})}
@@ -131,8 +131,8 @@ def _parse_json(text: str, name: str) -> Parsed:
     )
     cluster, version = get(conf, "cluster_name"), get(conf, "cass_version")
     server = {"cluster": cluster, "software": {"cassandra": version} if version else None}
-    known = {k: v for k, v in server.items() if isinstance(v, str | dict)}
-    return Parsed([made], "latte", server=known, started_unix_ns=started_ns)
+    stated = {k: v for k, v in server.items() if isinstance(v, str | dict)}
+    return Parsed([made], "latte", server=stated, started_unix_ns=started_ns)
 
 
 def _function(found: Any) -> str:
@@ -258,8 +258,8 @@ def _text_draft(sections: Mapping[str, Mapping[str, str]], line: int, name: str)
         seconds,
         cycles,
         {
-            "batches": whole(stats.get("Requests[req]", "")),
-            "rows": whole(stats.get("Rows[row]", "")),
+            "batches": integer(stats.get("Requests[req]", "")),
+            "rows": integer(stats.get("Rows[row]", "")),
             "batches_per_second": first(stats.get("Throughput/[req/s]")),
             "rows_per_second": first(stats.get("Throughput/[row/s]")),
         },

@@ -18,12 +18,12 @@ from venturi.store.importers.record import (
     Format,
     Parsed,
     draft,
+    integer,
     latency,
     malformed,
     quoted,
     real,
     text_lines,
-    whole,
 )
 
 # ---- CHSpark
@@ -55,7 +55,7 @@ def _parse_chspark(text: str, name: str) -> Parsed:
         if line.strip() not in ("", *_HEADS) if table else _START.match(line):
             found = _LINE.match(line)
             fields = line.split(",") if table else found.groups() if found else ()
-            numbers = [whole(field) for field in fields]
+            numbers = [integer(field) for field in fields]
             if len(numbers) != len(_COLUMNS) or not all(numbers):
                 raise malformed(name, at, f"not such a line: {quoted(line)}", f"{expected}; all above 0")
             drafts.append(draft("get", dict(zip(_COLUMNS, numbers, strict=True)), line=at))
@@ -93,21 +93,23 @@ def _is_memsql(text: str) -> bool:
 
 
 def _parse_memsql(text: str, name: str) -> Parsed:
-    batch = whole(found[1]) if (found := _BATCH.search(text)) else None
+    batch = integer(found[1]) if (found := _BATCH.search(text)) else None
     runs: list[dict[str, Any]] = []
     heading: dict[str, Any] = {}
     command: dict[str, Any] = {}
     for at, line in enumerate(text_lines(text), 1):
         if found := _CELL.match(line):
             words = _WORD.findall(found[1])
-            heading = {key: it if (count := whole(it)) is None else count for key, it in words}
+            heading = {key: it if (count := integer(it)) is None else count for key, it in words}
             command = {}
         elif found := _HOSTS.match(line):
             heading, command = {"hosts": int(found[1]), "place": found[2]}, {}
         elif found := _COMMAND.match(line.strip()):
             command = _command(found[1])
         elif found := _TOTAL.match(line):
-            runs.append({"rows_per_batch": batch, **heading, **command, "rows": whole(found[1]), "line": at})
+            runs.append(
+                {"rows_per_batch": batch, **heading, **command, "rows": integer(found[1]), "line": at}
+            )
             if runs[-1]["rows"] is None:
                 raise malformed(name, at, f"{quoted(line)}: not a number of rows", "N rows in total")
         elif (found := _RATE.match(line)) or (found := _LATENCY.match(line)):

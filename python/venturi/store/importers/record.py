@@ -170,10 +170,10 @@ def hold(draft: Draft, name: str) -> None:
             raise contradiction(name, draft.line, f"{this} {one:,.6g} s, but {that} {other:,.6g} s")
     found = draft.latency or {}
     points = [("min", found.get("min")), *((f"p{p:g}", value) for p, value in found.get("percentiles", ()))]
-    known = [(label, value) for label, value in [*points, ("max", found.get("max"))] if value is not None]
-    pairs = list(itertools.pairwise(known))
+    stated = [(label, value) for label, value in [*points, ("max", found.get("max"))] if value is not None]
+    pairs = list(itertools.pairwise(stated))
     if None not in (found.get("mean"), found.get("max")):
-        pairs.append((("mean", found["mean"]), known[-1]))
+        pairs.append((("mean", found["mean"]), stated[-1]))
     for (low, one), (high, other) in pairs:
         if one > other * (1 + CONTRADICTS):
             what = f"latency {low} of {one / 1e6:g} ms is above {high} of {other / 1e6:g} ms"
@@ -192,7 +192,7 @@ def quoted(text: str, most: int = 60) -> str:
     return repr(plain if len(plain) <= most else plain[: most - 1] + "…")
 
 
-def whole(text: str) -> int | None:
+def integer(text: str) -> int | None:
     """A count as tools print it, `51,983,500`; None where it is none."""
     digits = text.strip().replace(",", "").replace("_", "")
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
@@ -258,15 +258,15 @@ def latency(
 ) -> dict[str, Any] | None:
     """A `LATENCY` object (ns) of printed `percentiles` and `figures` (min, mean, max, stdev), of which one is
     `unit` ns; None if nothing was printed. It has no histogram."""
-    known = {name: value * unit for name, value in figures.items() if value is not None}
+    stated = {name: value * unit for name, value in figures.items() if value is not None}
     points = {percent: value * unit for percent, value in percentiles.items()}
-    if not known and not points:
+    if not stated and not points:
         return None
-    if "max" in known:
-        points.setdefault(100.0, known["max"])
+    if "max" in stated:
+        points.setdefault(100.0, stated["max"])
     return {
         "count": None,
-        **{name: known.get(name) for name in ("min", "mean", "max", "stdev")},
+        **{name: stated.get(name) for name in ("min", "mean", "max", "stdev")},
         "percentiles": [[percent, points[percent]] for percent in sorted(points)],
         "hdr": None,
     }
@@ -281,15 +281,15 @@ def cell_id(operation: str, parameters: Mapping[str, Any]) -> str:
 
 
 def lines(
-    drafts: Iterable[Draft], run: str, origin: Origin, existing: Sequence[Mapping[str, Any]] = ()
+    drafts: Iterable[Draft], run: str, origin: Origin, existing: Sequence[Any] = ()
 ) -> list[dict[str, Any]]:
     """The drafts as lines of trials.jsonl; repeats are numbered by cell, on from those of `existing`."""
     repeats: dict[str, int] = {}
     order = -1
     for record in existing:
-        cell = str(record.get("cell"))
-        repeats[cell] = max(repeats.get(cell, -1), int(record.get("repeat") or 0))
-        order = max(order, int(record.get("order") or 0))
+        cell = str(record["cell"])
+        repeats[cell] = max(repeats.get(cell, -1), record["repeat"])
+        order = max(order, record["order"])
     out = []
     for draft in drafts:
         order += 1

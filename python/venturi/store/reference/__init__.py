@@ -14,9 +14,10 @@ from typing import Any
 
 from venturi.common.errors import VenturiError
 from venturi.common.texts import meant
+from venturi.engine.record import Trial, trial_of
 from venturi.store.directory import RunDirectory
 from venturi.store.importers import flight, published
-from venturi.store.importers.record import Draft, Origin, draft, lines, real, whole
+from venturi.store.importers.record import Draft, Origin, draft, integer, lines, real
 
 PREFIX = "reference:"
 
@@ -55,7 +56,7 @@ class ReferenceSet:
         drafts = []
         for at, row in rows:
             columns: dict[str, Any] = {
-                name: next((n for n in (whole(it), real(it)) if n is not None), it)
+                name: next((n for n in (integer(it), real(it)) if n is not None), it)
                 for name, it in zip(head, row, strict=True)
                 if it
             }
@@ -201,12 +202,12 @@ class ReferenceRun(RunDirectory):
             "imported": [{"from": s.file, "format": s.format, "source": s.source} for s in self.sets],
         }
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Trial]:
         out: list[dict[str, Any]] = []
         for one in self.sets:
             origin = Origin(one.file, one.format, one.source)
             out += lines(one.drafts(), self.name, origin, out)
-        return out
+        return [trial_of(line) for line in out]
 
     def ceiling_records(self) -> list[dict[str, Any]]:
         return []

@@ -16,10 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
+
+from venturi.analysis.cells.figures import is_number
 
 JITTER = 1e-9
 ROUGH = 0.015
@@ -47,13 +48,11 @@ class Space:
     @classmethod
     def of(cls, candidates: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Space:
         """The space of these parameters; `names` are those that vary."""
-        import numpy as np
-
         columns: list[list[float]] = []
         owner: list[int] = []
         for at, name in enumerate(names):
             values = [c.get(name) for c in candidates]
-            if all(isinstance(v, int | float) and not isinstance(v, bool) and v > 0 for v in values):
+            if all(is_number(v) and v > 0 for v in values):
                 logs = [math.log(v) for v in values if isinstance(v, int | float)]
                 low, span = min(logs), max(logs) - min(logs) or 1.0
                 columns.append([(v - low) / span for v in logs])
@@ -69,8 +68,6 @@ class Space:
     def first(self, count: int, seed: int) -> list[int]:
         """Candidates to begin with: one near the middle, then always the one farthest from all before
         (Johnson, Moore & Ylvisaker 1990: maximin distance). Ties by `seed`."""
-        import numpy as np
-
         generator = np.random.default_rng(seed)
         # Corners of a grid are equally far from all: the seed chooses among what is about as good.
         jitter = 0.1 * generator.random(len(self.points))
@@ -90,14 +87,11 @@ class Belief:
     deviation: np.ndarray
     noise: float
     """Standard deviation of one trial's logarithm."""
-    scales: np.ndarray
-    """(names,) how far one must go along an axis for things to change; small ones matter."""
     joint: Callable[[np.ndarray, np.ndarray], np.ndarray]
     """Posterior covariance of the logarithms of these candidates with those: (a,), (b,) -> (a, b)."""
 
     def improvement(self, incumbent: float) -> np.ndarray:
         """Expected gain of each candidate's logarithm over `incumbent`."""
-        import numpy as np
         from scipy.special import ndtr
 
         spread = np.maximum(self.deviation, 1e-12)
@@ -110,8 +104,6 @@ class Belief:
         of each candidate, those that were `tried` included (Frazier, Powell & Dayanik 2009: the knowledge
         gradient of correlated beliefs, INFORMS Journal on Computing 21; its expectation by quadrature).
         """
-        import numpy as np
-
         every = np.arange(len(self.mean))
         spread = np.sqrt(self.deviation**2 + self.noise**2 / trials)
         moves = self.joint(every, tried) / spread[:, None]
@@ -131,7 +123,6 @@ def learn(space: Space, tried: Sequence[int], logs: Sequence[float]) -> Belief:
     signal, roughness and noise by the largest posterior under wide log-normal priors, which keep a handful
     of trials from certainty. Trials deviate as Student's t.
     """
-    import numpy as np
     from scipy.linalg import cho_factor, cho_solve
     from scipy.optimize import minimize
 
@@ -208,7 +199,6 @@ def learn(space: Space, tried: Sequence[int], logs: Sequence[float]) -> Belief:
         mean=centre + width * mean,
         deviation=width * np.sqrt(np.maximum(variance, 0.0)),
         noise=width * math.exp(max(float(theta[-1]), floor)),
-        scales=np.exp(theta[:names]),
         joint=joint,
     )
 
@@ -295,8 +285,6 @@ class Search:
         `left`: trials of the budget. `offered`: which candidates can be tried (a recorded run has only
         so many repeats); all by default.
         """
-        import numpy as np
-
         count = len(self.space.points)
         free = np.ones(count, bool) if offered is None else np.asarray(offered, bool).copy()
         free &= np.array([self._failed.get(i, 0) < 2 for i in range(count)])
@@ -326,8 +314,6 @@ class Search:
 
     def _front_runner(self, belief: Belief, known: Any, free: Any) -> int | None:
         """Of those that may be the best, the one with the fewest trials, if it has too few; else None."""
-        import numpy as np
-
         leader = int(known[np.argmax(belief.mean[known])])
         within = belief.mean + 2 * belief.deviation >= belief.mean[leader] - 2 * belief.deviation[leader]
         near = [int(i) for i in known if within[i] and free[i] and self.count(int(i)) < ENOUGH]
@@ -335,8 +321,6 @@ class Search:
 
     def answer(self) -> Answer | None:
         """The best so far; None without a good trial."""
-        import numpy as np
-
         if not self._trials:
             return None
         belief = self.belief

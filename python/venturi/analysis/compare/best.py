@@ -9,14 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import geometric_mean
 from typing import Any
 
-from venturi.analysis.cells.figures import cpu_ns, in_rows_of, numeric, per_second, quotient, throughput
-from venturi.analysis.cells.summary import Cell, basis, setting, varying
+from venturi.analysis.cells.figures import (
+    by_key,
+    cpu_per,
+    is_number,
+    per_second,
+    throughput,
+)
+from venturi.analysis.cells.series import rounds
+from venturi.analysis.cells.summary import Cell, basis, by_setting, varying
 from venturi.analysis.statistics.curve import LEAST_ROUNDS, Curve, Shape
 from venturi.analysis.statistics.difference import Difference, Effect, Gain, differences, effect, test_gain
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.units import Quantity
+from venturi.engine.record import Trial
 from venturi.targets.parameters import AMOUNT, PARALLEL, WORKLOAD
 
 WITHIN = 0.05
@@ -86,45 +95,49 @@ class Advised:
         return next(one for one in self.levels if one.value == value)
 
     @property
-    def told(self) -> Curve | None:
+    def conclusive(self) -> Curve | None:
         """The curve, where it has rounds enough to say anything."""
-        return self.curve if self.curve is not None and self.curve.told else None
+        return self.curve if self.curve is not None and self.curve.bounded else None
 
     @property
     def sure(self) -> bool:
         """Whether more than `enough` surely gains less than `within`."""
-        if self.told is not None:
-            return self.told.enough(self.within) == self.enough
+        if self.conclusive is not None:
+            return self.conclusive.enough(self.within) == self.enough
         gain = self.level(self.enough).gain
         return gain is not None and gain.high < self.within
 
     @property
     def indifferent(self) -> bool:
         """Whether all values are as good: the first is enough; without a curve, tested without an effect."""
-        if self.told is not None:
-            return self.sure and self.enough == self.levels[0].value and self.told.shape is not Shape.FALLING
+        if self.conclusive is not None:
+            return (
+                self.sure
+                and self.enough == self.levels[0].value
+                and self.conclusive.shape is not Shape.FALLING
+            )
         return self.effect is not None and self.effect.testable and not self.effect.significant
 
     @property
     def alike(self) -> bool:
         """Whether it surely does not matter which value is taken: none is better or worse."""
-        if self.told is None:
+        if self.conclusive is None:
             return self.indifferent and not self.undecided
-        lows = [self.told.change(0, i).low for i in range(1, len(self.told.ns))]
+        lows = [self.conclusive.change(0, i).low for i in range(1, len(self.conclusive.ns))]
         return self.indifferent and all(low is not None and low > -self.within for low in lows)
 
     @property
     def undecided(self) -> bool:
         """Whether it cannot be told how much is enough, for repeats scatter too much. Without a curve: no
         effect could be shown, but the means lie apart by more than what counts as near."""
-        if self.told is not None:
-            return not self.sure and self.told.shape is Shape.UNDECIDED
+        if self.conclusive is not None:
+            return not self.sure and self.conclusive.shape is Shape.UNDECIDED
         return self.indifferent and self.effect is not None and self.effect.spread > WITHIN
 
     @property
     def rising(self) -> bool:
         """Whether the largest value measured is needed, and surely gains: more may give more."""
-        return self.told is not None and self.told.shape is Shape.RISING and not self.sure
+        return self.conclusive is not None and self.conclusive.shape is Shape.RISING and not self.sure
 
 
 @dataclass(frozen=True)
@@ -154,7 +167,7 @@ class Best:
     """Cells that may not stay within it, or were not timed."""
 
     @property
-    def told_apart(self) -> bool:
+    def is_surely_fastest(self) -> bool:
         """Whether the fastest surely is: no other may be as fast, neither by itself nor along a setting, and
         each of its trials moved something."""
         undecided = self.idle or any(one.undecided for one in self.advised)
@@ -166,29 +179,18 @@ class Best:
         return self.fastest.speed.low is not None and self.fastest.speed.low <= 0
 
 
-def _cost(record: Mapping[str, object]) -> float | None:
-    """CPU time of both ends per byte of payload (ns/B, which is s/GB), or per row of what is counted in rows
-    (ns); None where an end is not known."""
-    counted = "rows" if in_rows_of(record) else "payload_bytes"
-    ends = [cpu_ns(record, end) for end in ("client", "server")]
-    if any(t is None for t in ends):
-        return None
-    return quotient(sum(t for t in ends if t is not None), numeric(record, "counts", counted))
-
-
-def speed_of(cell: Cell, measure: str | None = None) -> Quantity:
-    """Throughput, or rows/s where no bytes are known, or batches/s; `measure` sets which (`cells.basis`)."""
-    found: Quantity = getattr(cell, measure or basis((cell,)))
+def speed_of(cell: Cell, measure: str) -> Quantity:
+    """Throughput, or rows/s where no bytes are known, or batches/s, as `cells.basis` has it."""
+    found: Quantity = getattr(cell, measure)
     return found
 
 
-def values(cell: Cell, measure: str | None = None) -> list[float]:
+def values(cell: Cell, measure: str) -> list[float]:
     """The same of each good trial."""
-    name = measure or basis((cell,))
-    return [v for r in cell.records if (v := _speed(r, name)) is not None]
+    return [v for r in cell.records if (v := _speed(r, measure)) is not None]
 
 
-def _speed(record: Mapping[str, object], measure: str) -> float | None:
+def _speed(record: Trial, measure: str) -> float | None:
     """None for a trial that moved nothing, as of an empty table: no ratio can be made of it."""
     return (throughput(record) if measure == "throughput" else per_second(record, measure)) or None
 
@@ -228,13 +230,8 @@ def too_slow(cells: Sequence[Cell], every: bool, p99_ns: float) -> list[list[Cel
 def _groups(cells: Sequence[Cell], every: bool) -> Iterator[tuple[list[Cell], list[Cell], int]]:
     """The cells of each workload that is looked at, those of nearly the same size, and how many sizes are
     skipped."""
-    families: dict[str, list[list[Cell]]] = {}
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(repr(_workload(cell)), []).append(cell)
-    for group in groups.values():
-        families.setdefault(repr(_workload(group[0], sizes=False)), []).append(group)
-    for family in families.values():
+    groups = by_key((repr(_workload(cell)), cell) for cell in cells).values()
+    for family in by_key((repr(_workload(group[0], sizes=False)), group) for group in groups).values():
         chosen = family if every else [max(family, key=_size)]
         for group in chosen:
             alike = [c for other in family if _alike(other, group) for c in other if c not in group]
@@ -320,7 +317,7 @@ def _tied(one: Choice, fastest: Choice, advised: Sequence[Advised]) -> bool:
     known, by that curve, so that no two tests answer one question."""
     pair = [c.cell.parameters for c in (one, fastest)]
     differing = [a for a in advised if pair[0].get(a.name) != pair[1].get(a.name)]
-    if len(differing) == 1 and (curve := differing[0].told) is not None and differing[0].alone:
+    if len(differing) == 1 and (curve := differing[0].conclusive) is not None and differing[0].alone:
         at = [curve.ns.index(float(p[differing[0].name])) for p in pair if p[differing[0].name] in curve.ns]
         if len(at) == 2:
             change = curve.change(*at)
@@ -335,7 +332,12 @@ def _number(quantity: Quantity) -> float:
 def _costs(cells: list[Cell], settings: list[str]) -> tuple[list[Quantity], str]:
     """CPU time per GB or row where every cell has it of both ends; else the product of the parallel
     settings."""
-    by_cell = [[v for r in c.records if (v := _cost(r)) is not None] for c in cells]
+    # Per byte of payload (ns/B is s/GB), or per row of what is counted in rows.
+    counted = ["rows" if c.in_rows else "payload_bytes" for c in cells]
+    by_cell = [
+        [v for r in c.records if (v := cpu_per(r, what)) is not None]
+        for c, what in zip(cells, counted, strict=True)
+    ]
     if all(by_cell):
         of_rows = all(c.in_rows for c in cells)
         noun = cells[0].noun if cells else "row"
@@ -343,7 +345,7 @@ def _costs(cells: list[Cell], settings: list[str]) -> tuple[list[Quantity], str]
         return [median_interval(v).quantity(unit) for v in by_cell], f"CPU time per {name}, both ends"
     # Loaders share the streams, and hosts of metrics are dealt to them.
     shared = ("hosts", "loaders") if "streams" in settings else ()
-    counted = [
+    factors = [
         n
         for n in PARALLEL
         if n in settings
@@ -352,9 +354,9 @@ def _costs(cells: list[Cell], settings: list[str]) -> tuple[list[Quantity], str]
     ]
     out = []
     for cell in cells:
-        factors = [v for n in counted if isinstance(v := cell.parameters.get(n), int | float)]
-        out.append(Quantity(math.prod(factors) if factors else None))
-    return out, " x ".join(counted)
+        values = [v for n in factors if isinstance(v := cell.parameters.get(n), int | float)]
+        out.append(Quantity(math.prod(values) if values else None))
+    return out, " x ".join(factors)
 
 
 def _front(choices: list[Choice]) -> list[Choice]:
@@ -388,8 +390,8 @@ def _advise(
     blocks = [block for group in groups for block in group]
     near = [b for g, most in zip(groups, highest, strict=True) if most >= NEAR * max(highest) for b in g]
     levels = list(dict.fromkeys(v for b in near for v in b))
-    is_number = all(isinstance(v, int | float) and not isinstance(v, bool) for v in levels)
-    levels.sort(key=lambda v: (float(v), "") if is_number and isinstance(v, int | float) else (0.0, str(v)))
+    numbers = all(map(is_number, levels))
+    levels.sort(key=lambda v: (float(v), "") if numbers and isinstance(v, int | float) else (0.0, str(v)))
     alone = len(settings) == 1 and not pooled
     figures = {_hashable(c.parameters.get(name)): speed_of(c, measure).value or 0.0 for c in cells if alone}
     best = max(levels, key=lambda v: figures[v]) if alone else _best_level(near, levels)
@@ -399,23 +401,23 @@ def _advise(
         best = best if ahead is not None and ahead.significant else own
     found = tuple(_level(near, value, best, figures) for value in levels)
     matters = effect(blocks, draws=DRAWS)
-    numbers = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if is_number]
-    failing = {float(c.parameters[name]) for c in cells if c.good < c.trials} if is_number else ()
-    curve = Curve.of(numbers, failing, repeats=alone)
+    rounds = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if numbers]
+    failing = {float(c.parameters[name]) for c in cells if c.good < c.trials} if numbers else ()
+    curve = Curve.of(rounds, failing, repeats=alone)
     if curve is not None and isinstance(best, int | float) and best in curve.ns:
         curve = replace(curve, peak=curve.ns.index(best))
     enough = best
-    if curve is not None and curve.told:
+    if curve is not None and curve.bounded:
         at = curve.enough(within)
         # Beyond the highest nothing is enough, if more loses in the end.
         beyond = at is None or (curve.shape is Shape.FALLING and at > curve.ns[curve.peak])
         enough = best if beyond else next(v for v in levels if v == at)
     elif matters is not None and matters.testable and not matters.significant:
         enough = levels[0]
-    elif is_number:
+    elif numbers:
         enough = next(one.value for one in found if one.ratio >= 1 - within)
     as_cores = cores if cores is not None and enough == cores else None
-    return Advised(name, is_number, found, best, enough, matters, as_cores, curve, within, alone)
+    return Advised(name, numbers, found, best, enough, matters, as_cores, curve, within, alone)
 
 
 Block = dict[object, float]
@@ -424,25 +426,19 @@ Block = dict[object, float]
 def _blocks(cells: list[Cell], name: str, settings: list[str], measure: str) -> list[list[Block]]:
     """Throughput by the setting's value, all others equal: of each setting of the others a block a repeat,
     because repeats are interleaved rounds and a round's state is common to its cells."""
-    held: dict[tuple[str, ...], dict[Any, Block]] = {}
-    for cell in cells:
-        key = setting(cell, [n for n in (*settings, *AMOUNT) if n != name])
-        level = _hashable(cell.parameters.get(name))
-        for record in cell.records:
-            if (speed := _speed(record, measure)) is not None:
-                held.setdefault(key, {}).setdefault(record.get("repeat"), {})[level] = speed
-    in_order = ([rounds[r] for r in sorted(rounds, key=lambda r: (r is None, r))] for rounds in held.values())
-    groups = [[b for b in blocks if len(b) > 1] for blocks in in_order]
-    return [group for group in groups if group]
+    groups = by_setting(cells, [n for n in (*settings, *AMOUNT) if n != name])
+    every = (
+        rounds(group, lambda c: _hashable(c.parameters.get(name)), lambda r: _speed(r, measure))
+        for group in groups
+    )
+    whole = ([block for block in blocks if len(block) > 1] for blocks in every)
+    return [blocks for blocks in whole if blocks]
 
 
 def _means(blocks: Sequence[Block]) -> Block:
     """Geometric mean of each level."""
-    each: dict[object, list[float]] = {}
-    for block in blocks:
-        for level, speed in block.items():
-            each.setdefault(level, []).append(math.log(speed))
-    return {level: math.exp(sum(logs) / len(logs)) for level, logs in each.items()}
+    each = by_key(pair for block in blocks for pair in block.items())
+    return {level: geometric_mean(speeds) for level, speeds in each.items()}
 
 
 def _hashable(value: object) -> object:

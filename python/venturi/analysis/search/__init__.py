@@ -1,1 +1,0 @@
-"""The best cell, and where to look for a better one."""
