@@ -32,7 +32,7 @@ from venturi.report.document import (
 )
 
 # What XML 1.0 cannot hold, even escaped; a surrogate would not even encode.
-_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN = "[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 MOST_UNMATCHED = 10
 MOST_ASIDE = 5
 MOST_IN_SIGHT = 20
@@ -366,7 +366,7 @@ def _add(
 
 
 def _xml(found: str) -> str:
-    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", found)
+    return re.sub(_FORBIDDEN, "\N{REPLACEMENT CHARACTER}", found)
 
 
 def sentence(row: Row) -> str:
