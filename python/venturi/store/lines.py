@@ -15,7 +15,7 @@ import msgspec
 from venturi.common.errors import StoreError
 from venturi.common.runtime import without_collector
 from venturi.engine.record import Trial
-from venturi.engine.spec import FORMAT_VERSION
+from venturi.engine.spec import FORMAT_VERSION, shortened
 
 T = TypeVar("T")
 
@@ -99,11 +99,10 @@ def read_trials(path: Path) -> list[Trial]:
     seen: dict[str, int] = {}
     for number, trial in enumerate(trials, 1):
         check_version(trial.format, path)
-        if (
-            trial.times.interval_ns == 0
-            and trial.outcome == "ok"
-            and any(msgspec.structs.astuple(trial.counts))
-        ):
+        for failure in (trial.error, *trial.errors.kinds):
+            failure.message = shortened(failure.message)
+        moved = trial.outcome == "ok" and any(msgspec.structs.astuple(trial.counts))
+        if moved and trial.times.interval_ns == 0:
             raise damaged(path, number, "times.interval_ns is 0 in a good trial")
         if trial.trial and (before := seen.setdefault(trial.trial, number)) != number:
             raise damaged(path, number, f"trial {trial.trial:.40} is in line {before} already")
