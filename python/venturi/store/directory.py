@@ -17,7 +17,7 @@ import msgspec
 
 from venturi.common.errors import StoreError
 from venturi.engine.record import Trial
-from venturi.store.lines import check_version, damaged, read_lines, read_trials
+from venturi.store.lines import check_version, damaged, in_words, read_lines, read_trials
 from venturi.targets.parameters import PARAMETERS
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def what_is_damaged() -> StoreError | None:
                     try:
                         msgspec.convert(value, PARAMETERS.get(name, Any) | None)
                     except msgspec.ValidationError as error:
-                        return damaged(directory / TRIALS, number, f"parameters.{name}: {error}")
+                        return damaged(directory / TRIALS, number, in_words(error, f"parameters.{name}"))
     return None
 
 
