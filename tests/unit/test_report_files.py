@@ -265,7 +265,7 @@ def test_what_stands_between_backticks_is_set_as_code(text: str, found: list[str
     assert "`" not in page and "<b>" not in page and "<x>" not in page
 
 
-def test_a_limit_drop_high_limits_is_told_and_not_drawn(tmp_path: Path) -> None:
+def test_a_limit_far_above_is_named_and_not_drawn(tmp_path: Path) -> None:
     def slow(line: dict[str, Any]) -> dict[str, Any]:
         line["times"]["interval_ns"] *= 100
         return line
@@ -280,7 +280,7 @@ def test_a_limit_drop_high_limits_is_told_and_not_drawn(tmp_path: Path) -> None:
     assert "Dashed" not in far.caption
 
 
-def test_the_limit_that_lies_drop_high_limits_is_called_by_its_name() -> None:
+def test_a_limit_far_above_has_its_own_name() -> None:
     panel = Panel("get", series=[Series("a", [1.0], [1.0], "$a")])
     panel.series.append(Series("raw Unix socket", [1.0], [5000.0], "$b", dash="dash"))
     assert curves._drop_high_limits([panel]) == ["Raw Unix socket lies far above, at 5,000 MB/s."]

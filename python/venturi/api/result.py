@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Run", "compare", "history", "import_", "open", "scenarios", "sql"]
 
 TABLES = (
-    *("trials", "cells", "samples", "ceilings", "streams", "stages", "latency", "errors", "resources"),
-    "hosts",
-)
+    "trials", "cells", "samples", "ceilings", "streams", "stages", "latency", "errors", "resources", "hosts",
+)  # fmt: skip
 
 
 class Run:

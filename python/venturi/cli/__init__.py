@@ -31,12 +31,12 @@ from venturi.common.texts import listed, say
 
 # In the order of the help text, each with its module.
 COMMANDS = {
-    **{"run": "run", "show": "show", "report": "show", "fit": "fit", "predict": "fit", "compare": "compare"},
-    **{"ab": "ab", "history": "compare", "best": "fit", "tune": "tune"},
-    **dict.fromkeys(("sql", "import", "generate", "scenarios"), "data"),
-    **{"serve": "serve", "cluster": "cluster"},
-    **dict.fromkeys(("ceilings", "links", "prove", "doctor"), "machine"),
-}
+    "run": "run", "show": "show", "report": "show", "fit": "fit", "predict": "fit", "compare": "compare",
+    "ab": "ab", "history": "compare", "best": "fit", "tune": "tune",
+    "sql": "data", "import": "data", "generate": "data", "scenarios": "data",
+    "serve": "serve", "cluster": "cluster",
+    "ceilings": "machine", "links": "machine", "prove": "machine", "doctor": "machine",
+}  # fmt: skip
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 EPILOG = """\b

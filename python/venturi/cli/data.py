@@ -236,6 +236,8 @@ def scenarios(
     from venturi.plan.layers import builtin_text
 
     # `scenarios show NAME` and `scenarios list` were commands.
+    if words == ["show"]:
+        raise VenturiError("missing argument 'NAME'", hint="venturi scenarios --help")
     if words and words != ["list"]:
         for name in words[1:] if words[0] == "show" else words:
             print(builtin_text(name), end="")

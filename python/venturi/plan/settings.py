@@ -231,7 +231,7 @@ class Run(Table):
         Annotated[int, BeforeValidator(parse_count), Field(ge=0, le=1_000_000)],
         _run("Trials of each cell before those that count."),
     ] = 1
-    shuffle: Annotated[StrictBool, _run("Run the cells in a shuffled order.")] = True
+    shuffle: Annotated[StrictBool, _run("Each round runs all cells once, in an order of its own.")] = True
     seed: Annotated[NonNegative, _run("Seed of that order.", flag="--shuffle-seed")] = 1
     adaptive: Annotated[
         float | None,

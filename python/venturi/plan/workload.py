@@ -257,7 +257,12 @@ class Workload(Table):
     threads: Annotated[
         Annotated[int, Field(ge=1, le=4_096)] | Literal["streams"],
         BeforeValidator(_threads),
-        Setting("Client threads; streams = as many as streams.", default='`"streams"`', role="parallel"),
+        Setting(
+            "Client threads; streams = as many as streams.",
+            doc='client threads; `"streams"` means as many as streams, `"cpus"` one for each CPU',
+            default='`"streams"`',
+            role="parallel",
+        ),
     ] = "streams"
     rate: Annotated[
         Nullable[
@@ -408,6 +413,7 @@ class Workload(Table):
         Names,
         _series(
             "Columns of a file that name a series, as a,b.",
+            doc='columns of a file that name a series, with the metric: a list, or `"a,b"`',
             default="none: the one tag is then `source`, the file's metric",
         ),
     ] = None

@@ -169,9 +169,9 @@ def unit_of(cell: Cell, shown: Quantity) -> str:
 
 def evidence(cell: Cell, verdict: Verdict, drawn: pipeline.Pipeline | None) -> list[str]:
     """The evidence of the verdict without what limits and pipeline say beside it."""
-    drawn_names = {name for name, rate in cell.ceilings.items() if rate.value}
-    drawn_names |= {f"{side.end} workers" for side in drawn.sides} if drawn is not None else set()
-    return [evidence_text(e) for e in verdict.evidence if e.name not in drawn_names]
+    beside = {limit.name for limit in limits(cell)}
+    beside |= {f"{side.end} workers" for side in drawn.sides} if drawn is not None else set()
+    return [evidence_text(e) for e in verdict.evidence if e.name not in beside]
 
 
 def evenness(cell: Cell) -> str | None:

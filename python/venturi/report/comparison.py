@@ -37,8 +37,8 @@ MOST_UNMATCHED = 10
 MOST_ASIDE = 5
 MOST_IN_SIGHT = 20
 _STYLES: dict[str, Style] = {
-    **{"worse": "bad", "failed": "bad", "better": "good", "unknown": "quiet", "no-difference": ""}
-}
+    "worse": "bad", "failed": "bad", "better": "good", "unknown": "quiet", "no-difference": "",
+}  # fmt: skip
 
 
 def name(found: Comparison, row: Row) -> str:

@@ -332,8 +332,8 @@ def _place_sentence(rows: list[Row]) -> str:
     if least is most:
         return f"{head} {least.largest.ratio} of local"
     low, high = (percent(row.largest.ratio.value) for row in (least, most))
-    places = (f" with {setting(row.where)}" if row.where else "" for row in (least, most))
-    return "{} {} to {} of local: least{}, most{}".format(head, low, high, *places)
+    first, last = (f" with {setting(row.where)}" if row.where else "" for row in (least, most))
+    return f"{head} {low} to {high} of local: least{first}, most{last}"
 
 
 def _convergence(results: Results) -> Section | None:

@@ -37,13 +37,12 @@ SHORTEST = 14
 _FOLDED = 12
 """Characters that a folded text has at least."""
 _STYLES: dict[Style, str] = {
-    **{"": "", "strong": "bold", "quiet": "dim"},
-    **{"bad": "red", "good": "green", "alert": "yellow"},
-}
+    "": "", "strong": "bold", "quiet": "dim", "bad": "red", "good": "green", "alert": "yellow",
+}  # fmt: skip
 _TITLES: dict[Style, str] = {
-    **{"": "bold cyan", "strong": "bold", "quiet": "dim"},
-    **{"bad": "bold red", "good": "bold green", "alert": "bold yellow"},
-}
+    "": "bold cyan", "strong": "bold", "quiet": "dim",
+    "bad": "bold red", "good": "bold green", "alert": "bold yellow",
+}  # fmt: skip
 
 
 def write(document: Document, console: Console) -> None:

@@ -99,10 +99,9 @@ def setting_record(table: str, key: str, it: Setting) -> SettingRecord:
 
 
 LEADING = (
-    *("operation", "place", "target", "data", "columns", "values", "hosts", "partitions", "encoders"),
-    *("decoders", "on", "loaders", "link", "backplane", "cross", "streams", "threads", "connections"),
-    *("in_flight", "rows_per_batch"),
-    *("rows_per_stream", "bytes_per_stream", "duration_ns", "rate", "compression", "window", "verify", "ack"),
-    "handicap",
-)
+    "operation", "place", "target", "data", "columns", "values", "hosts", "partitions", "encoders",
+    "decoders", "on", "loaders", "link", "backplane", "cross", "streams", "threads", "connections",
+    "in_flight", "rows_per_batch", "rows_per_stream", "bytes_per_stream", "duration_ns", "rate",
+    "compression", "window", "verify", "ack", "handicap",
+)  # fmt: skip
 """Parameters of a cell that tables and labels name first, in this order; the others follow by name."""

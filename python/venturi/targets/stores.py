@@ -261,6 +261,10 @@ class ClickHouse(Table):
         Literal["hash", "key", "parts", "none"] | None,
         _tables(
             "How streams share rows: hash, key, parts, or none: each reads all.",
+            doc=(
+                "how the streams of a get share the rows: `hash` or `key` (ranges) of a column, `parts` of "
+                "the table, `none`: each reads all"
+            ),
             values={
                 **dict.fromkeys(("adbc", "mysql", "flightsql"), ("hash", "key", "none")),
                 "cassandra": ("parts", "none"),

@@ -219,6 +219,7 @@ class Charrow(Table):
         Nullable[Annotated[int, BeforeValidator(pool_size), Field(ge=0, le=256)]],
         _charrow(
             f"Threads of the client that decode; 0 = each partition's own.{SEVERAL}",
+            doc="threads of the client that decode, for all streams together; `0`: each stream's own",
             systems={"charrow": 1},
             role="parallel",
         ),

@@ -64,7 +64,8 @@ def _worst(found: Iterable[tuple[float, Cell]], cells: Sequence[Cell]) -> tuple[
     """The largest figure, its cell, and how many cells these are: `the only cell`, `2 of 8 cells`."""
     if not (ranked := list(found)):
         return None
-    return *max(ranked, key=lambda pair: abs(pair[0])), _cells_of(len(ranked), len(cells))
+    share, cell = max(ranked, key=lambda pair: abs(pair[0]))
+    return share, cell, _cells_of(len(ranked), len(cells))
 
 
 def _cells_of(n: int, total: int) -> str:

@@ -116,8 +116,8 @@ def _check_data(workload: Workload, url: str, wrong: Wrong) -> None:
     hint = _DATA_HINTS.get(operation) or _DATA_HINTS.get(data, "leave data out")
     if operation not in _DATA_HINTS and (wanted := _OPERATION_OF.get(data)):
         offered = not is_plugin(url) and wanted in BY_SCHEME[scheme].operations
-        hint = f"--operation {wanted}, or leave data out" if offered else _ELSEWHERE[wanted]
-        hint = f"that is for {wanted}s: {hint}"
+        apart = f"leave data out; that is for {wanted}s"
+        hint = f"--operation {wanted}, or leave data out" if offered else apart
     raise wrong(
         f"data: {with_article(operation)} of {scheme}:// has {', '.join(taken[:-1] or taken)}"
         f"{f' or {taken[-1]}' if taken[1:] else ''}, not {data}",

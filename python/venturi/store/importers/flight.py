@@ -60,16 +60,13 @@ def _parse_perf_stats(text: str, name: str) -> Parsed:
     for at, line in enumerate(text_lines(text), 1):
         if not line.strip():
             continue
-        fields, operation = line.split(), of_name
+        fields = line.split()
         if len(fields) not in (7, 8):
             raise malformed(name, at, f"{len(fields)} columns in {quoted(line)}", _EXPECTED)
-        if len(fields) == 8:
-            kind = fields.pop(0)
-            if kind not in _OPERATIONS:
-                raise malformed(
-                    name, at, f"test type {quoted(kind)}", "0 (get) or 1 (put) in the first column"
-                )
-            operation = _OPERATIONS[kind]
+        if len(fields) == 8 and fields[0] not in _OPERATIONS:
+            expected = "0 (get) or 1 (put) in the first column"
+            raise malformed(name, at, f"test type {quoted(fields[0])}", expected)
+        operation = _OPERATIONS[fields[0]] if len(fields) == 8 else of_name
         drafts.append(perf_stats_draft(operation, fields, at, name))
     return Parsed(drafts, "Arrow C++ flight_benchmark (perf_stats file)")
 
@@ -86,21 +83,20 @@ def _operation_of(name: str) -> str:
 def perf_stats_draft(
     operation: str, fields: Sequence[str], line: int, name: str, place: str | None = None
 ) -> Draft:
-    """One line of seven columns. The rows are exact, and so are rows x 32 bytes, for get and put alike: each
-    moves every stream's rows once. The rate is the printed one."""
-    counts = [integer(f) for f in fields[:4]]
-    measured = [real(f) for f in fields[4:]]
+    """One line: the seven columns at its end. The rows are exact, and so are rows x 32 bytes, for get and put
+    alike: each moves every stream's rows once. The rate is the printed one."""
+    shown = quoted(" ".join(fields))
+    counts = [integer(f) for f in fields[-7:-3]]
+    measured = [real(f) for f in fields[-3:]]
     if any(not c for c in counts) or any(m is None or m <= 0 for m in measured):
-        shown = quoted(" ".join(fields))
         raise malformed(name, line, f"not such numbers: {shown}", _EXPECTED + "; all above 0")
     streams, _, rows_per_stream, rows_per_batch = (c or 0 for c in counts)
     mebibytes, seconds, rate = (m or 0.0 for m in measured)
     rows = streams * rows_per_stream
     payload = rows * RECORD_BYTES
     if not 1 <= round(seconds * 1e9) < 10**18:
-        raise malformed(name, line, f"{quoted(fields[5])} seconds", "a time between 1 ns and 30 years")
+        raise malformed(name, line, f"{quoted(fields[-2])} seconds", "a time between 1 ns and 30 years")
     if payload >= 2**63 or mebibytes * MIB >= 2**63:
-        shown = quoted(" ".join(fields))
         raise malformed(name, line, f"more bytes than can be counted: {shown}", "less than 2^63 bytes")
     columns: dict[str, Any] = {
         "place": place,

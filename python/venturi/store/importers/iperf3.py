@@ -297,8 +297,8 @@ def _cpu(end: Any, seconds: float, at_server: bool) -> dict[str, Any] | None:
 
 def _stream(index: int, row: Any, sent: bool) -> dict[str, Any] | None:
     """`sent`: what the sender told is taken, as in the sum."""
-    parts = ("sender", "receiver", "udp", "sender")
-    got = next((part for key in parts[not sent :] if (part := get(row, key))), None)
+    parts = ("sender", "receiver", "udp") if sent else ("receiver", "udp", "sender")
+    got = next((part for key in parts if (part := get(row, key))), None)
     moved, end = number(got, "bytes"), number(got, "end")
     if moved is None:
         return None
@@ -347,13 +347,13 @@ def _sockets(intervals: list[list[Mapping[str, Any]]]) -> dict[str, list[list[in
         ("socket_cwnd_bytes", "snd_cwnd", 1),
     ):
         rows = [[number(stream, name) for stream in streams] for streams in intervals]
-        values_of_row = [[round(v * factor) for v in row if v is not None] for row in rows]
-        sizes = {len(row) for row in rows} | {len(row) for row in values_of_row}
-        if sizes != {len(values_of_row[0])} or not values_of_row[0]:
+        values = [[round(v * factor) for v in row if v is not None] for row in rows]
+        sizes = {len(row) for row in rows} | {len(row) for row in values}
+        if sizes != {len(values[0])} or not values[0]:
             continue
-        if any(v >= MOST for row in values_of_row for v in row):
+        if any(v >= MOST for row in values for v in row):
             continue
-        streams = [list(values) for values in zip(*values_of_row, strict=True)]
+        streams = [list(stream) for stream in zip(*values, strict=True)]
         # The tool counts retransmits within an interval, samples count on.
         counts_on = column == "socket_retransmits"
         out[column] = [list(itertools.accumulate(v)) for v in streams] if counts_on else streams

@@ -107,10 +107,8 @@ def _parse_json(text: str, name: str) -> Parsed:
         "rows_per_second": number(result, "row_throughput"),
     }
     rows = columns["rows"]
-    agree(
-        *(name, 1, "rows/s, and rows by seconds", columns["rows_per_second"]),
-        None if rows is None else rows / seconds,
-    )
+    computed = None if rows is None else rows / seconds
+    agree(name, 1, "rows/s, and rows by seconds", columns["rows_per_second"], computed)
     started = number(conf, "timestamp")
     started_ns = int(started) * 10**9 if started and started < 1e10 else None
     spread = number(result, "cycle_throughput", "std_err")

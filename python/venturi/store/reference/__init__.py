@@ -55,11 +55,7 @@ class ReferenceSet:
             return [flight.perf_stats_draft(row[0], row[1:], at, self.file, self.place) for at, row in rows]
         drafts = []
         for at, row in rows:
-            columns: dict[str, Any] = {
-                name: next((n for n in (integer(it), real(it)) if n is not None), it)
-                for name, it in zip(head, row, strict=True)
-                if it
-            }
+            columns = {name: _value(text) for name, text in zip(head, row, strict=True) if text}
             note, stored = columns.pop("note"), columns.pop("stored_bytes", None)
             made = draft(self.operation, columns, {"target": self.name}, line=at, note=note)
             made.figures |= {} if stored is None else {"stored_bytes": float(stored)}
@@ -69,6 +65,13 @@ class ReferenceSet:
     def rows(self) -> list[dict[str, Any]]:
         """Parameters and figures of each published trial, in base units (`_ns`, bytes, per second)."""
         return [d.parameters | d.counts | d.times | d.rates for d in self.drafts()]
+
+
+def _value(text: str) -> Any:
+    """The number that a text is, or else the text."""
+    number = integer(text)
+    number = real(text) if number is None else number
+    return text if number is None else number
 
 
 _LINUX = {"system": "Linux", "architecture": "x86_64"}
@@ -97,65 +100,57 @@ _M4 = {
     "memory": {"total": 160 * 2**30},
 }
 _C3 = {"host": "c3.8xlarge", "system": "Linux", "cpu": "Intel Xeon E5-2680 v2", "cores": {"logical": 32}}
-# In MiB/s, as its tool prints.
-_SATURATES = "more streams gain less and less; 4 million records in all come to about {} MiB/s"
-_FLIGHT_TOOL = "Arrow C++ flight_benchmark"
 
 
 def _flight(
     name: str, label: str, operation: str, where: str, host: dict[str, Any], place: str, said: str
 ) -> ReferenceSet:
-    source = f"{_FLIGHT_TOOL} {where}"
-    both = (host, host, place, said, "streams")
-    return ReferenceSet(name, label, operation, f"{name}.csv", "perf_stats", source, *both)
+    return ReferenceSet(
+        name=name, label=label, operation=operation, file=f"{name}.csv", format="perf_stats",
+        source=f"Arrow C++ flight_benchmark {where}", client=host, server=host, place=place, said=said,
+        axis="streams",
+    )  # fmt: skip
 
 
-_MAC_TOOL = "on a MacBook Pro 2018, published 2019"
+def _upsert(name: str, title: str) -> ReferenceSet:
+    return ReferenceSet(
+        name=name, label=f"{title}, m4.10xlarge", operation="upsert", file="upsert.txt", format="memsql",
+        source=f"{title} on 1, 5 and 10 machines of AWS, published with MemSQL's benchmark.py",
+        client=_M4, server=_M4, axis="loaders",
+    )  # fmt: skip
+
+
+_MAC = "on a MacBook Pro 2018, published 2019"
+_NODE = "within one node of Cartesius"
 _NODES = "between two nodes of Cartesius, InfiniBand 4 x FDR (56 Gbit/s)"
-SETS = {
-    run.name: run
-    for run in (
-        *(
-            _flight(f"macbook-{operation}", "MacBook Pro 2018", operation, _MAC_TOOL, _MACBOOK, "local", said)
-            for operation, said in (
-                ("get", "below 5 streams speed increases linearly, with more than 5 it does not increase"),
-                ("put", "speed keeps increasing with more streams"),
-            )
-        ),
-        *(
-            _flight(f"cartesius-{name}", label, "get", where, _CARTESIUS, place, _SATURATES.format(mebibytes))
-            for name, label, where, place, mebibytes in (
-                ("localhost", "Cartesius node", "within one node of Cartesius", "local", "1,950"),
-                ("remote", "Cartesius, two nodes", _NODES, "remote", "1,600"),
-            )
-        ),
-        ReferenceSet(
-            *("chspark", "CHSpark", "get", "chspark.csv", "chspark"),
-            "CHSpark: ClickHouse's Arrow-over-TCP interface",
-            _CHSPARK,
-            _CHSPARK,
-            said="110 MB/s per encoder, nearly linear up to one encoder per CPU; 1 or 2 decoders are enough",
-            axis="encoders",
-        ),
-        ReferenceSet(
-            *("akumuli", "Akumuli, c3.8xlarge", "ingest", "akumuli.csv", "akumuli"),
-            "Akumuli's ingest benchmark on AWS, published 2017",
-            {"host": "m3.xlarge"},
-            _C3,
-            said="2.76 billion points in under 3 minutes: above 16 million points/s, a database of 11 GB",
-        ),
-        *(
-            ReferenceSet(
-                *(system, f"{title}, m4.10xlarge", "upsert", "upsert.txt", "memsql"),
-                f"{title} on 1, 5 and 10 machines of AWS, published with MemSQL's benchmark.py",
-                _M4,
-                _M4,
-                axis="loaders",
-            )
-            for system, title in (("memsql", "MemSQL"), ("cassandra", "Cassandra"))
-        ),
-    )
-}
+_GETS = "below 5 streams speed increases linearly, with more than 5 it does not increase"
+_PUTS = "speed keeps increasing with more streams"
+_SATURATES = "more streams gain less and less; 4 million records in all come to about {} MiB/s"
+_ALL = (
+    _flight("macbook-get", "MacBook Pro 2018", "get", _MAC, _MACBOOK, "local", _GETS),
+    _flight("macbook-put", "MacBook Pro 2018", "put", _MAC, _MACBOOK, "local", _PUTS),
+    _flight(
+        "cartesius-localhost", "Cartesius node", "get", _NODE, _CARTESIUS, "local", _SATURATES.format("1,950")
+    ),
+    _flight(
+        "cartesius-remote", "Cartesius, two nodes", "get", _NODES, _CARTESIUS, "remote",
+        _SATURATES.format("1,600"),
+    ),
+    ReferenceSet(
+        name="chspark", label="CHSpark", operation="get", file="chspark.csv", format="chspark",
+        source="CHSpark: ClickHouse's Arrow-over-TCP interface", client=_CHSPARK, server=_CHSPARK,
+        said="110 MB/s per encoder, nearly linear up to one encoder per CPU; 1 or 2 decoders are enough",
+        axis="encoders",
+    ),
+    ReferenceSet(
+        name="akumuli", label="Akumuli, c3.8xlarge", operation="ingest", file="akumuli.csv", format="akumuli",
+        source="Akumuli's ingest benchmark on AWS, published 2017", client={"host": "m3.xlarge"}, server=_C3,
+        said="2.76 billion points in under 3 minutes: above 16 million points/s, a database of 11 GB",
+    ),
+    _upsert("memsql", "MemSQL"),
+    _upsert("cassandra", "Cassandra"),
+)  # fmt: skip
+SETS = {one.name: one for one in _ALL}
 GROUPS = {
     "macbook": ("macbook-get", "macbook-put"),
     "cartesius": ("cartesius-localhost", "cartesius-remote"),
