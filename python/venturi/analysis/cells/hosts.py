@@ -20,31 +20,6 @@ from venturi.common.links import LINK_SETTINGS
 from venturi.common.units import Quantity, percent
 from venturi.engine.record import Loader, Trial
 
-__all__ = [
-    "HERE",
-    "LOCAL",
-    "REMOTE",
-    "Flow",
-    "Flows",
-    "Host",
-    "Pair",
-    "Row",
-    "Scaled",
-    "Step",
-    "axis_of",
-    "counted",
-    "deals_streams_in_turn",
-    "evenness",
-    "has_several_hosts",
-    "hosts",
-    "payload_flows",
-    "place_rows",
-    "rates",
-    "ratio_of",
-    "scaled",
-    "server_addresses",
-]
-
 
 @dataclass(frozen=True)
 class Host:

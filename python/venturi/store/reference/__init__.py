@@ -69,9 +69,8 @@ class ReferenceSet:
 
 def _value(text: str) -> Any:
     """The number that a text is, or else the text."""
-    number = integer(text)
-    number = real(text) if number is None else number
-    return text if number is None else number
+    numbers = (integer(text), real(text))
+    return next((number for number in numbers if number is not None), text)
 
 
 _LINUX = {"system": "Linux", "architecture": "x86_64"}
