@@ -119,7 +119,8 @@ def read_trials(path: Path) -> list[Trial]:
     seen: dict[str, int] = {}
     for number, trial in enumerate(trials, 1):
         check_version(trial.format, path)
-        for failure in (trial.error, *trial.errors.kinds):
+        failures: list[Any] = [trial.error, *trial.errors.kinds]
+        for failure in failures:
             failure.message = shortened(failure.message)
         moved = trial.outcome == "ok" and any(msgspec.structs.astuple(trial.counts))
         if moved and trial.times.interval_ns == 0:

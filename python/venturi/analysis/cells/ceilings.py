@@ -24,17 +24,7 @@ from venturi.common.units import Quantity
 from venturi.engine.record import Trial
 from venturi.targets.system import DRIVERS, FILES, NO_PLACE, PIPES, is_shared, is_tls, is_unix, scheme_of
 
-__all__ = [
-    "NEAR",
-    "OVER",
-    "Ceiling",
-    "Limits",
-    "binding",
-    "share",
-    "surely_above",
-    "unpacked",
-    "why_passed",
-]
+__all__ = ["NEAR", "OVER", "Ceiling", "Limits", "binding", "share", "surely_above", "unpacked", "why_passed"]
 
 NEAR = math.log(2.0)
 """A probe of batches counts for batches up to twice as large or small: a last short one or a string column
@@ -341,10 +331,7 @@ class Limits:
                 yield _scaled(self._ceiling(f"{CIPHER} {verb}", found), min(workers, streams))
 
     def _codec(
-        self,
-        parameters: Mapping[str, Any],
-        size: float | None,
-        records: Sequence[Trial],
+        self, parameters: Mapping[str, Any], size: float | None, records: Sequence[Trial]
     ) -> Iterable[Ceiling]:
         """The codec's rate of one core x the cores that each end on this host can put to it."""
         codec = codec_of(parameters.get("compression"))
