@@ -140,9 +140,7 @@ def _foreign_parameters(records: Sequence[Trial]) -> dict[str, pa.DataType]:
             for name, value in record.parameters.items():
                 if name not in _PARAMETERS and name not in TAKEN:
                     kinds.setdefault(name, set()).update(() if value is None else (type(value),))
-    types: dict[frozenset[type], pa.DataType] = {
-        frozenset({kind}): _TYPES[kind] for kind in (int, float, bool)
-    }
+    types: dict[Any, pa.DataType] = {frozenset({kind}): _TYPES[kind] for kind in (int, float, bool)}
     types[frozenset({int, float})] = pa.float64()
     return {name: types.get(frozenset(found), pa.string()) for name, found in sorted(kinds.items())}
 

@@ -329,10 +329,7 @@ class Limits:
                 yield _scaled(self._ceiling(f"{CIPHER} {verb}", found), min(workers, streams))
 
     def _codec(
-        self,
-        parameters: Mapping[str, Any],
-        size: float | None,
-        records: Sequence[Trial],
+        self, parameters: Mapping[str, Any], size: float | None, records: Sequence[Trial]
     ) -> Iterable[Ceiling]:
         """The codec's rate of one core x the cores that each end on this host can put to it."""
         codec = codec_of(parameters.get("compression"))

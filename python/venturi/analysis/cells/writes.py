@@ -53,8 +53,7 @@ def stored_bytes(cell: Cell) -> Quantity:
 def stored_row(cell: Cell) -> Quantity:
     """Stored bytes a row that the target holds: of rows with one key there is one, however often it came."""
     return _quantity(
-        (quotient(r.counts.stored_bytes or None, r.verification.rows) for r in cell.records),
-        "B",
+        (quotient(r.counts.stored_bytes or None, r.verification.rows) for r in cell.records), "B"
     )
 
 

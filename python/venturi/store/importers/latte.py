@@ -35,10 +35,7 @@ _SECTION = re.compile(r"^([A-Z][A-Z ]+?(?: for \S+)?)(?: \[ms\])?\s*═{3,}\s*$"
 _LINE = re.compile(r"^\s{0,20}(\S.*?)(?:\s+\[([^\]]+)\])?(?:\s{2,}(\S.*?))?\s*$")
 _SAMPLE = re.compile(r"^\s*\d+\.\d{3}(\s+[\d.]+){10,}\s*$")
 _MOST_SECONDS = 1e8
-_WORDS = {
-    "get": {"read", "select", "get"},
-    "upsert": {"write", "insert", "update", "load", "upsert"},
-}
+_WORDS = {"get": {"read", "select", "get"}, "upsert": {"write", "insert", "update", "load", "upsert"}}
 
 
 def _detect(text: str) -> bool:

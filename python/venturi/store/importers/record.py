@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from venturi.common.errors import ScenarioError
+from venturi.engine.record import Times
 from venturi.engine.spec import FORMAT_VERSION, trial_id
 
 RECORD_BYTES = 32
@@ -28,16 +29,7 @@ MOST = 10**18
 """What is larger is no figure of a measurement."""
 
 _COUNTS = ("rows", "batches", "payload_bytes", "wire_bytes")
-_TIMES = (
-    "started_unix_ns",
-    "setup_ns",
-    "interval_ns",
-    "verify_ns",
-    "start_skew_ns",
-    "steady_ns",
-    "steady_rows",
-    "steady_payload_bytes",
-)
+_TIMES = Times.__struct_fields__
 _RATES = ("bytes_per_second", "rows_per_second", "batches_per_second")
 # Of a cell's parameters these make its readable name, the ones that are there; the digest has them all.
 _NAMED = ("hosts", "streams", "partitions", "encoders", "decoders", "rows_per_batch")
@@ -366,10 +358,8 @@ def join_notes(*notes: str | None) -> str | None:
 def _contradiction(draft: Draft) -> str | None:
     """A note where a printed rate and amount / interval of the same result do not go together."""
     interval = draft.times.get("interval_ns")
-    for rate, amount, unit in (
-        ("bytes_per_second", "payload_bytes", "B"),
-        ("rows_per_second", "rows", "rows"),
-    ):
+    rates = ("bytes_per_second", "payload_bytes", "B"), ("rows_per_second", "rows", "rows")
+    for rate, amount, unit in rates:
         printed, moved = draft.rates.get(rate), draft.counts.get(amount)
         if not printed or not moved or not interval:
             continue
