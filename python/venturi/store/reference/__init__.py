@@ -69,9 +69,9 @@ class ReferenceSet:
 
 def _value(text: str) -> Any:
     """The number that a text is, or else the text."""
-    number = integer(text)
-    number = real(text) if number is None else number
-    return text if number is None else number
+    if (count := integer(text)) is not None:
+        return count
+    return text if (number := real(text)) is None else number
 
 
 _LINUX = {"system": "Linux", "architecture": "x86_64"}
