@@ -161,10 +161,10 @@ def test_old_files_are_removed(tmp_path: Path) -> None:
 
 def test_the_cache_is_the_users_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert machine_cache.ceilings_directory() == tmp_path / "venturi" / "ceilings"
+    assert machine_cache.directory("ceilings") == tmp_path / "venturi" / "ceilings"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert machine_cache.ceilings_directory() == Path("/home/somebody/.cache/venturi/ceilings")
+    assert machine_cache.directory("ceilings") == Path("/home/somebody/.cache/venturi/ceilings")
     first = machine_cache.machine()
     assert first == machine_cache.machine() and (first is None or len(first) == 64)
 

@@ -287,7 +287,7 @@ def test_lines_follow_the_published_schema(name: str, tmp_path: Path) -> None:
     records = synthetic.lines(tmp_path / "run")
     for record in records:
         validator.validate(record)
-        assert record["imported"]["from"] == name
+        assert trial_of(record).imported["from"] == name
         assert record["imported"]["format"] == FORMATS[name]
         assert None not in record["parameters"].values()
     assert [r["order"] for r in records] == list(range(len(records)))

@@ -66,9 +66,7 @@ def test_markdown(run: Path) -> None:
     text = markdown.text(runs.document(load(run)))
     assert text.startswith("# Venturi: ")
     assert "<script>" not in text
-    for line in text.splitlines():
-        if line.startswith("|"):
-            assert line.endswith("|")
+    assert all(line.endswith("|") for line in text.splitlines() if line.startswith("|"))
     widths = {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("| ---")}
     assert len(widths) <= 2  # one for the tables of cells, one for that of failed trials
 
@@ -89,8 +87,7 @@ def test_tables(run: Path, tmp_path: Path) -> None:
 
 
 def test_document_is_json(run: Path) -> None:
-    text = json.dumps(tables.machine(load(run)), allow_nan=False)
-    found = json.loads(text)
+    found = json.loads(json.dumps(tables.machine(load(run)), allow_nan=False))
     more = {"places"} if run.name == "places" else set()
     assert set(found) == {"run", "cells", "findings", "failed", "warnings"} | more
     assert all(c["verdict"] is None or c["verdict"]["sentence"] for c in found["cells"])

@@ -23,7 +23,7 @@ from venturi.analysis.verdict import judge
 from venturi.analysis.verdict.rerun import Rerun
 from venturi.common.errors import VenturiError
 from venturi.common.runtime import beside
-from venturi.report import markdown
+from venturi.report import markdown, tables
 from venturi.report import run as runs
 from venturi.report import terminal as on_terminal
 from venturi.report.document import Column, Document, Lines, Section, Table, Text
@@ -71,12 +71,13 @@ def test_control_characters_and_markup_are_not_obeyed(tmp_path: Path) -> None:
     def edit(line: dict[str, object]) -> dict[str, object]:
         line = hostile(line)
         if line["outcome"] == "failed":
-            line["error"] = {"kind": "server", "message": "[red]x[/red]\x1b[2J\r\nend", "stream": None}
+            line["error"] = {"kind": None, "message": "[red]x[/red]\x1b[2J\r\nend", "stream": None}
         return line
 
-    text = shown(make_run(tmp_path / "run", cells(("get",), (1,)), edit=edit))
-    assert "\x1b" not in text
-    assert "[red]x[/red]" in text
+    text = shown(run := make_run(tmp_path / "run", cells(("get",), (1,)), edit=edit))
+    assert "\x1b" not in text and "[red]x[/red]" in text
+    failed = tables.machine(load(run))["failed"]
+    assert failed and all(one["error"]["message"] for one in failed)
     found = Document("\x1b", [Table([Column("\x1b", "", ["\x1b"])]), Lines(["\x1b ````"]), Text("a b")])
     for text in (on_terminal.text(found, 80), markdown.text(found)):
         assert "\x1b" not in text and "````" in text

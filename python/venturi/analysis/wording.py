@@ -12,8 +12,6 @@ from venturi.common.texts import plain as plain
 from venturi.common.units import FACTORS, MISSING, Quantity, count, percent, pick_unit, plural, significant
 from venturi.targets.system import is_charrow, is_program
 
-__all__ = ["curve_end", "linear_part", "undecided_part"]
-
 Spell = Callable[[float], str]
 USUAL_REPEATS = 5
 

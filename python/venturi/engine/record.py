@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-_ALWAYS = {"run": "", "trial": "", "cell": "?", "outcome": "", "repeat": 0, "order": 0, "warmup": False}
+_ALWAYS = {"run": "", "trial": "", "cell": "?", "outcome": "", "repeat": 0, "warmup": False}
 """Fields of a trial that are never None."""
 _MOST = 2**63 - 1
 _SCALARS: dict[str, Any] = {"number": float, "string": str, "boolean": bool}
@@ -23,7 +23,7 @@ class Group(msgspec.Struct, gc=False):
     """Fields that belong together. `record.cpu["client"]` is `record.cpu.client`."""
 
     def __getitem__(self, name: str) -> Any:
-        return getattr(self, name)
+        return getattr(self, "from_" if name == "from" else name)
 
 
 class _Filled(Group):
@@ -53,9 +53,11 @@ def _types() -> dict[str, type[Group]]:
             if more:
                 return Any, None
         if kind == "array":
-            pair = form.get("prefixItems")
-            items = [typed(each)[0] for each in pair or [form["items"]]]
-            return tuple[(*items, *(() if pair else (...,)))], ()  # type: ignore[misc]
+            least = form.get("minItems", 0)
+            fixed = least == form.get("maxItems")
+            forms = form.get("prefixItems") or [form["items"]] * (least if fixed else 1)
+            items = tuple[(*(typed(each)[0] for each in forms), *(() if fixed else (...,)))]  # type: ignore[misc]
+            return items if fixed else Annotated[items, msgspec.Meta(min_length=least)], ()
         if kind == "integer":
             return Annotated[int, msgspec.Meta(ge=form.get("minimum", -_MOST), le=_MOST)], None
         if kind != "object":

@@ -90,14 +90,17 @@ def trial_line(
     return line
 
 
+def shortened(text: Any) -> Any:
+    """The text of an error, cut to what somebody may want to read."""
+    long = isinstance(text, str) and len(text) > _MOST_TEXT
+    return f"{text[:_MOST_TEXT]}... ({len(text):,} characters)" if long else text
+
+
 def _shorten_errors(line: dict[str, Any]) -> None:
-    """Cuts the texts of a line's errors to what somebody may want to read."""
-    failure, kinds = line.get("error"), line.get("errors")
-    found = [failure, *((kinds.get("kinds") or ()) if isinstance(kinds, dict) else ())]
-    for one in found:
-        text = one.get("message") if isinstance(one, dict) else None
-        if isinstance(text, str) and len(text) > _MOST_TEXT:
-            one["message"] = f"{text[:_MOST_TEXT]}... ({len(text):,} characters)"
+    kinds = line.get("errors")
+    for one in (line.get("error"), *((kinds.get("kinds") or ()) if isinstance(kinds, dict) else ())):
+        if isinstance(one, dict) and "message" in one:
+            one["message"] = shortened(one["message"])
 
 
 def failed_record(

@@ -39,7 +39,7 @@ from venturi.analysis.results import Results, middle_trial
 from venturi.analysis.verdict.types import Finding, Verdict
 from venturi.common.errors import VenturiError
 from venturi.common.units import Quantity
-from venturi.engine.record import Trial
+from venturi.engine.record import Failure, Trial
 from venturi.report.document import fields, finite
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def machine(results: Results) -> dict[str, Any]:
         "findings": [_reasons(finding) for finding in results.findings],
         "failed": [
             {name: r[name] for name in ("trial", "cell", "repeat", "warmup", "outcome")}
-            | {"error": msgspec.structs.asdict(r.error) if r.error.kind else None}
+            | {"error": msgspec.structs.asdict(r.error) if r.error != Failure() else None}
             for r in results.failures
         ],
         "warnings": [asdict(advice) for advice in results.advice],

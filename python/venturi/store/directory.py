@@ -11,13 +11,13 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from venturi.common.errors import StoreError
 from venturi.engine.record import Trial
-from venturi.store.lines import check_version, damaged, read_lines, read_trials
+from venturi.store.lines import check_version, damaged, in_words, read_lines, read_trials
 from venturi.targets.parameters import PARAMETERS
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 SCENARIO, ENVIRONMENT = "scenario.toml", "environment.json"
 TRIALS, CEILINGS, SAMPLES, LOCK = "trials.jsonl", "ceilings.jsonl", "samples", ".lock"
+_INTEGER = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_BOUNDED: dict[Any, Any] = {int: _INTEGER, list[int]: list[_INTEGER]}
+"""Types of parameters as a table can hold them."""
 _read: set[Path] = set()
 """The runs that this process has opened, for `what_is_damaged`."""
 
@@ -37,9 +40,10 @@ def what_is_damaged() -> StoreError | None:
             for number, trial in enumerate(read_trials(directory / TRIALS), 1):
                 for name, value in trial.parameters.items():
                     try:
-                        msgspec.convert(value, PARAMETERS.get(name, Any) | None)
+                        kind = PARAMETERS.get(name, Any)
+                        msgspec.convert(value, _BOUNDED.get(kind, kind) | None)
                     except msgspec.ValidationError as error:
-                        return damaged(directory / TRIALS, number, f"parameters.{name}: {error}")
+                        return damaged(directory / TRIALS, number, in_words(error, f"parameters.{name}"))
     return None
 
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,10 +16,15 @@ import msgspec
 from venturi.common.errors import StoreError
 from venturi.common.runtime import without_collector
 from venturi.engine.record import Trial
-from venturi.engine.spec import FORMAT_VERSION
+from venturi.engine.spec import FORMAT_VERSION, shortened
 
 T = TypeVar("T")
 
+_WORDS = {
+    "Expected": "expected", r" \|": " or", "`": "", r"\bint\b": "a whole number", r"\bstr\b": "text",
+    r"\bfloat\b": "a number", r"\bbool\b": "true or false", r"\barray\b": "a list",
+    r"\bobject\b": "an object", r" >= (-?\d+)": r" from \1 on", r" <= (\d+)": r" up to \1",
+}  # fmt: skip
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -76,7 +82,9 @@ def read_lines(path: Path, kind: type[T]) -> tuple[list[T], int]:
                 except (msgspec.DecodeError, ValueError, RecursionError) as error:
                     with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
                         check_version(msgspec.json.decode(text, type=_Version).format, path)
-                    raise damaged(path, number, str(error)) from None
+                    if not isinstance(error, msgspec.ValidationError) and not file.read(1):
+                        return lines, len(text)
+                    raise damaged(path, number, in_words(error)) from None
     except FileNotFoundError:
         return [], 0
     except OSError as error:
@@ -89,7 +97,19 @@ class _Version(msgspec.Struct):
 
 
 def damaged(path: Path, number: int, what: str) -> StoreError:
-    return StoreError(f"{path}:{number}: {what}; the file is damaged", hint="take that line out")
+    hint = "take that line out; if Venturi itself has written it so, please report it"
+    return StoreError(f"{path}:{number}: {what}; the file is damaged", hint=hint)
+
+
+def in_words(error: Exception, field: str = "") -> str:
+    """What is wrong in a line, its field first."""
+    what, _, place = str(error).partition(" - at ")
+    if not isinstance(error, msgspec.ValidationError):
+        return f"not JSON: {what.removeprefix('JSON is malformed: ')}"
+    for kind, word in _WORDS.items():
+        what = re.sub(kind, word, what)
+    field += place.strip("`$") if field else place.strip("`$.")
+    return f"{field or 'the line'}: {what}"
 
 
 def read_trials(path: Path) -> list[Trial]:
@@ -99,11 +119,11 @@ def read_trials(path: Path) -> list[Trial]:
     seen: dict[str, int] = {}
     for number, trial in enumerate(trials, 1):
         check_version(trial.format, path)
-        if (
-            trial.times.interval_ns == 0
-            and trial.outcome == "ok"
-            and any(msgspec.structs.astuple(trial.counts))
-        ):
+        failures: list[Any] = [trial.error, *trial.errors.kinds]
+        for failure in failures:
+            failure.message = shortened(failure.message)
+        moved = trial.outcome == "ok" and any(msgspec.structs.astuple(trial.counts))
+        if moved and trial.times.interval_ns == 0:
             raise damaged(path, number, "times.interval_ns is 0 in a good trial")
         if trial.trial and (before := seen.setdefault(trial.trial, number)) != number:
             raise damaged(path, number, f"trial {trial.trial:.40} is in line {before} already")

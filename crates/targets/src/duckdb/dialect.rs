@@ -17,6 +17,8 @@ pub const DUCKDB: &Dialect = &Dialect {
         )),
         _ => None,
     },
+    // It compares all conditions of an OR with each other: 0.3 s for 250 rows.
+    any: ["CASE WHEN ", " THEN true WHEN ", " THEN true END"],
     literals: Literals {
         nanoseconds: Nanoseconds::Timestamps,
         utc: b"+00",

@@ -130,7 +130,7 @@ impl Flight {
         let mut known = self.servers.iter().filter(|it| it.address == *address);
         let login = known.next().unwrap_or(server).login.clone();
         let headers = self.headers.iter().cloned().chain(login).collect();
-        Link::connect(destination.into(), address.authority_header(), headers).await
+        Link::connect(destination.into(), address.requested(), headers).await
     }
 
     /// An error says which place it is of, unless there is no other one than the server of the URL.

@@ -288,12 +288,8 @@ async fn first_of<T>(
             timeout: PATIENCE,
             scheme: SCHEME,
         };
-        let link = Link::connect(
-            destination.into(),
-            address.authority_header(),
-            options.headers()?,
-        )
-        .await?;
+        let link =
+            Link::connect(destination.into(), address.requested(), options.headers()?).await?;
         authenticate(&link, &options).await?;
         asking(link).await
     };

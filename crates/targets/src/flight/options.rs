@@ -59,7 +59,7 @@ impl Address {
     }
 
     /// What requests name as `:authority`: a path is none, and gRPC says this for it.
-    pub fn authority_header(&self) -> String {
+    pub fn requested(&self) -> String {
         match self.to_host().socket() {
             Some(_) => "localhost".to_owned(),
             None => self.authority(),
@@ -435,7 +435,7 @@ mod tests {
         let (servers, subject) = parse_url("flight+unix:///run/a,/run/b%20c:/t?").unwrap();
         let all: Vec<_> = servers.iter().map(Address::authority).collect();
         assert_eq!(all, ["/run/a", "/run/b c"]);
-        assert_eq!(servers[0].authority_header(), "localhost");
+        assert_eq!(servers[0].requested(), "localhost");
         assert_eq!(subject, Subject::Path(vec!["t".into()]));
         let (_, subject) = one("flight+unix:///run/s?command=a/b:c");
         assert_eq!(subject, Subject::Command(b"a/b:c".to_vec()));

@@ -13,11 +13,11 @@ use venturi_base::error::Result;
 impl Dialect {
     /// The rows whose keys these have, all columns as text.
     pub fn select_back(&'static self, table: &Table, rows: &RecordBatch) -> Result<String> {
-        let columns: Vec<String> = (0..table.schema.fields().len())
-            .map(|at| self.back(table, at))
-            .collect();
+        let [case, or, end] = self.any;
+        let fields = 0..table.schema.fields().len();
+        let columns: Vec<_> = fields.map(|at| self.back(table, at)).collect();
         let mut select = format!(
-            "SELECT {} FROM {} WHERE ",
+            "SELECT {} FROM {} WHERE {case}",
             columns.join(", "),
             self.quoted(&table.name)
         )
@@ -25,7 +25,7 @@ impl Dialect {
         let mut values = Rows::new(self, table, rows)?;
         for row in 0..rows.num_rows() {
             if row > 0 {
-                select.extend_from_slice(b" OR ");
+                select.extend_from_slice(or.as_bytes());
             }
             for (at, &key) in table.key.iter().enumerate() {
                 select.extend_from_slice(if at > 0 { b" AND " } else { b"(" });
@@ -35,6 +35,7 @@ impl Dialect {
             }
             select.push(b')');
         }
+        select.extend_from_slice(end.as_bytes());
         Ok(String::from_utf8_lossy(&select).into_owned())
     }
 

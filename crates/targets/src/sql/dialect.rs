@@ -37,6 +37,8 @@ pub struct Dialect {
     pub index: Option<Index>,
     /// A column that is read back, as text; `None`: a plain cast.
     pub read_back: fn(&str, &DataType) -> Option<String>,
+    /// What stands before, between and after conditions of which one holds.
+    pub any: [&'static str; 3],
     pub literals: Literals,
     /// Lengths of text are those of UTF-8, whatever the database keeps.
     pub counts_utf8: bool,
@@ -124,6 +126,7 @@ impl Dialect {
         usage_type: |_| None,
         index: None,
         read_back: |_, _| None,
+        any: ["", " OR ", ""],
         literals: Literals {
             digits_for_booleans: false,
             most_integer: u64::MAX,

@@ -30,7 +30,7 @@ pub struct Server {
 }
 
 /// What is known of a server when the trial is planned.
-pub struct Recognised {
+pub struct Survey {
     /// Who counts, where it was recognised.
     pub counting: Option<Counting>,
     /// What is there before the trial.
@@ -107,7 +107,7 @@ impl Server {
 
 impl TimeSeries {
     /// First contact with a server.
-    pub(super) async fn know(&self, server: &Server, supply: &Supply) -> Result<Recognised> {
+    pub(super) async fn know(&self, server: &Server, supply: &Supply) -> Result<Survey> {
         let route = server.route(self.protocol.transport).await?;
         let counting = self.recognise(server).await?;
         let before = match (&counting, self.spec.leads()) {
@@ -137,7 +137,7 @@ impl TimeSeries {
         if let Some(counting) = &counting {
             identity.software = Some(counting.software.clone());
         }
-        Ok(Recognised {
+        Ok(Survey {
             counting,
             before,
             identity,
@@ -210,12 +210,7 @@ impl TimeSeries {
     }
 
     /// The same after the trial.
-    pub(super) async fn held_now(
-        &self,
-        server: &Server,
-        supply: &Supply,
-        known: &Recognised,
-    ) -> Held {
+    pub(super) async fn held_now(&self, server: &Server, supply: &Supply, known: &Survey) -> Held {
         if !matches!(known.before, Held::Reference(_)) {
             return self.held(server, supply, known.counting.as_ref()).await;
         }

@@ -30,7 +30,7 @@ use venturi_base::http1;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
-use connect::{Recognised, Server};
+use connect::{Server, Survey};
 use ingest::{Datagrams, Goodbye, Stream};
 pub use options::Dialect;
 use options::{Options, TargetUrl};
@@ -102,7 +102,7 @@ pub struct TimeSeries {
 struct Planned {
     supply: Supply,
     /// Of each server.
-    known: Vec<Recognised>,
+    known: Vec<Survey>,
 }
 
 impl TimeSeries {

@@ -24,18 +24,6 @@ from venturi.common.units import Quantity
 from venturi.engine.record import Trial
 from venturi.targets.system import DRIVERS, FILES, NO_PLACE, PIPES, is_shared, is_tls, is_unix, scheme_of
 
-__all__ = [
-    "NEAR",
-    "OVER",
-    "Ceiling",
-    "Limits",
-    "binding",
-    "share",
-    "surely_above",
-    "unpacked",
-    "why_passed",
-]
-
 NEAR = math.log(2.0)
 """A probe of batches counts for batches up to twice as large or small: a last short one or a string column
 moves a trial's mean a little off the probe's."""

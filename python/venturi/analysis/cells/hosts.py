@@ -20,31 +20,6 @@ from venturi.common.links import LINK_SETTINGS
 from venturi.common.units import Quantity, percent
 from venturi.engine.record import Loader, Trial
 
-__all__ = [
-    "HERE",
-    "LOCAL",
-    "REMOTE",
-    "Flow",
-    "Flows",
-    "Host",
-    "Pair",
-    "Row",
-    "Scaled",
-    "Step",
-    "axis_of",
-    "counted",
-    "deals_streams_in_turn",
-    "evenness",
-    "has_several_hosts",
-    "hosts",
-    "payload_flows",
-    "place_rows",
-    "rates",
-    "ratio_of",
-    "scaled",
-    "server_addresses",
-]
-
 
 @dataclass(frozen=True)
 class Host:
@@ -115,8 +90,7 @@ def _host(name: str, trials: Sequence[tuple[Loader, float]], what: str) -> Host:
         first.address,
         first.node,
         bool(first.lead),
-        first.streams[0],
-        first.streams[1],
+        *(first.streams or (0, 0)),
         median(host.rows or 0 for host in listed),
         median(host.payload_bytes or 0 for host in listed),
         median(quotient(host[what], host.interval_ns, 1e9) or 0.0 for host in listed),

@@ -11,8 +11,6 @@ from venturi.analysis.cells.probes import IDENTITY, is_single_link
 from venturi.analysis.statistics.intervals import Interval, median_interval
 from venturi.common.units import Quantity
 
-__all__ = ["Limit", "Narrowest", "limits", "narrowest", "raw_tcp_meaning", "title"]
-
 
 @dataclass(frozen=True)
 class Limit:

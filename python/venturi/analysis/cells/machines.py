@@ -11,17 +11,6 @@ from venturi.analysis.cells.figures import get, quotient, total_ns
 from venturi.common.units import Quantity
 from venturi.engine.record import EndResources, Trial
 
-__all__ = [
-    "Balance",
-    "cpu_balance",
-    "environment_ends",
-    "first_place_servers",
-    "host_noise",
-    "proof",
-    "servers_by_place",
-    "unproven",
-]
-
 Weight = Literal["unlike", "matters", "note"]
 """`unlike`: a comparison across it says nothing about a change. `matters`: it moves figures, and may be the
 very thing that is compared. `note`: it does not."""

@@ -10,24 +10,6 @@ from venturi.common.links import WAYS, Link, Way, read_rates
 from venturi.engine.record import Trial
 from venturi.targets.system import DIALECTS, KEEPS_NOTHING, UNSYNCED, scheme_of
 
-__all__ = [
-    "IDENTITY",
-    "codec_of",
-    "congestion_control",
-    "cross_traffic_share",
-    "data_label",
-    "is_compressed",
-    "is_single_link",
-    "is_stored",
-    "link_bits",
-    "link_probe_name",
-    "loaders_probe_name",
-    "pinned",
-    "shared_rate",
-    "single_links",
-    "waits_for_disk",
-]
-
 IDENTITY = (
     *("kind", "place", "end", "name", "threads", "pin", "direction", "streams", "message_bytes", "path"),
     *("data", "link", "backplane", "cross"),

@@ -14,8 +14,6 @@ from venturi.common.units import Quantity
 from venturi.engine.record import Trial
 from venturi.targets.parameters import AMOUNT, PARALLEL
 
-__all__ = ["Series", "every", "figure", "followed", "numeric", "precedence", "series"]
-
 FIRST = ("streams", "in_flight", "encoders", "decoders")
 """Axes shown before the others."""
 KNEE = 0.9

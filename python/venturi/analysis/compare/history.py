@@ -20,8 +20,6 @@ from venturi.common.errors import VenturiError
 from venturi.common.texts import Note
 from venturi.common.units import Quantity
 
-__all__ = ["LEAST_CHANGE", "Change", "Point", "Series", "followed", "histories"]
-
 LEAST_CHANGE = 0.02
 """Smaller changes are not told: a median moves by as much when a machine is set up again."""
 CONFIDENCE = 0.95

@@ -32,8 +32,6 @@ from venturi.analysis.statistics.intervals import Interval
 from venturi.analysis.statistics.laws import attempt
 from venturi.common.units import Quantity, count, percent, pick_unit
 
-__all__ = ["LEAST", "Packing", "packings"]
-
 AXIS = "rows_per_batch"
 KNEE = 0.9
 """METHOD: the knee is where 90 % of the peak is reached."""

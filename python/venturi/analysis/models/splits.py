@@ -26,8 +26,6 @@ from venturi.analysis.statistics.laws import Refused, attempt
 from venturi.analysis.statistics.regression import Array, Points
 from venturi.common.units import Quantity
 
-__all__ = ["Convergence", "Limit", "Split", "convergences", "limit"]
-
 LEAST, CERTAIN = 3, 4
 """Numbers of streams over which an amount is divided, from which on it may be, and is, one that was meant."""
 APART = 2

@@ -33,8 +33,6 @@ from venturi.common.units import count, plural
 from venturi.targets.parameters import AMOUNT, PARALLEL
 from venturi.targets.system import scheme_of, servers_batches
 
-__all__ = ["Tried", "findings", "gain", "spelled"]
-
 _OPEN_ENDED = ("streams", "threads", "in_flight", "rows_per_batch")
 """Axes along which a command may ask for more than was measured."""
 

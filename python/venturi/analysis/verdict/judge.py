@@ -33,8 +33,6 @@ from venturi.analysis.verdict.types import (
 from venturi.analysis.wording import held_back, listed, milliseconds, nouns_of, shares, size, waiting
 from venturi.common.units import percent, plural
 
-__all__ = ["judge", "remedies", "verdicts"]
-
 AGREE = 0.8
 """Share of the repeats that, each for itself, have to give the same verdict for it to be sure: one of five
 may have been disturbed."""

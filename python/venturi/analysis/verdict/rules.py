@@ -16,8 +16,6 @@ from venturi.analysis.verdict.evidence import CellEvidence
 from venturi.analysis.verdict.remedies import CHANGES, Propose
 from venturi.analysis.verdict.types import Diagnosis, FindingKind, Kind
 
-__all__ = ["RULES", "Rule", "first", "table"]
-
 Prove = Callable[[CellEvidence], Diagnosis | None]
 
 

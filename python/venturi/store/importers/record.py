@@ -289,7 +289,7 @@ def lines(
     for record in existing:
         cell = str(record["cell"])
         repeats[cell] = max(repeats.get(cell, -1), record["repeat"])
-        order = max(order, record["order"])
+        order = max(order, record["order"] or 0)
     out = []
     for draft in drafts:
         order += 1

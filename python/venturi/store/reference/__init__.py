@@ -69,9 +69,8 @@ class ReferenceSet:
 
 def _value(text: str) -> Any:
     """The number that a text is, or else the text."""
-    if (count := integer(text)) is not None:
-        return count
-    return text if (number := real(text)) is None else number
+    numbers = (integer(text), real(text))
+    return next((number for number in numbers if number is not None), text)
 
 
 _LINUX = {"system": "Linux", "architecture": "x86_64"}
