@@ -38,9 +38,8 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target) -> None:
     url, wrong = target.url, scenario.wrong
     _check_operation(workload.operation, url, wrong)
     _check_data(workload, url, wrong)
-    if is_plugin(url):
-        pass
-    elif workload.operation == "upsert":
+    check_values(target, wrong)
+    if workload.operation == "upsert":
         systems.check_upsert(workload, target, wrong)
     elif workload.operation == "ingest":
         systems.check_ingest(workload, target, wrong)
@@ -52,9 +51,8 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target) -> None:
         check_http(workload, target, wrong)
     elif scheme_of(url) == "exec":
         check_exec(workload, target, wrong)
-    else:
+    elif not is_plugin(url):
         check_flight(workload, url, wrong)
-    check_values(target, wrong)
     # Endpoints of what a plain Flight server holds may be TLS's.
     if scheme_of(url) != "flight" or not names_something(url):
         check_tls(target, wrong)
