@@ -212,8 +212,8 @@ _TOKENS = "its rows lie by ranges of tokens: --split parts, or --split none: eac
 _SPLIT_HINTS = {
     ("flightsql", "parts"): "the streams share a result's endpoints where --split is left out; or share the "
     "rows: --split hash --split-by COLUMN",
-    ("mysql", "parts"): "its tables do not say where rows lie: --split key --split-by COLUMN, or --split hash "
-    "--split-by COLUMN",
+    ("mysql", "parts"): "its tables do not say where rows lie: --split key --split-by COLUMN, or "
+    "--split hash --split-by COLUMN",
     ("cassandra", "hash"): _TOKENS,
     ("cassandra", "key"): _TOKENS,
 }
