@@ -6,7 +6,9 @@ They are on places of their own, or beside the first loader.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -14,7 +16,6 @@ from concurrent.futures import TimeoutError as LateAnswer
 from typing import Any
 from urllib.parse import urlsplit
 
-from venturi.cluster import node
 from venturi.cluster.ray_session import Actor, Places, Session, node_id
 from venturi.common.environment import boot_id, version
 from venturi.common.errors import ExitCode, UnreachableError, VenturiError
@@ -28,6 +29,7 @@ _STOP_SECONDS = 15.0
 _SEAL_SECONDS = 60.0
 _AT_ONCE = 32
 _LOOK_SECONDS = 0.2
+_SIOCGIFADDR = 0x8915
 
 
 class RayServer:
@@ -88,11 +90,21 @@ class RayServer:
 
 
 def _address_in(network: str) -> str:
-    """This host's own address in a network. Raises VenturiError if it has none."""
-    try:
-        return str(node.look({"interface": network})["address"])
-    except node.Refused as error:
-        raise VenturiError(f"{socket.gethostname()} {error}", ExitCode.SCENARIO) from None
+    """This host's own address in a network, by whichever card. Raises VenturiError if it has none."""
+    import fcntl
+
+    wanted, found = ipaddress.ip_network(network, strict=False), []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                found.append(socket.inet_ntoa(answer[20:24]))
+    for address in found:
+        if ipaddress.ip_address(address) in wanted:
+            return address
+    raise VenturiError(
+        f"{socket.gethostname()} has no address in {network}, only {', '.join(found)}", ExitCode.SCENARIO
+    )
 
 
 class RemoteServer:

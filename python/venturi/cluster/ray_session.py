@@ -282,7 +282,8 @@ _POLL_SECONDS = 0.05
 
 
 class RayGuard:
-    """Until `close`, or the end of this process."""
+    """Ends a Ray that was started for a run, and removes its files, once the run's process has ended: of one
+    that was killed Ray leaves two agents, for a minute, and its directory, for ever. `close` ends the guard."""
 
     def __init__(self) -> None:
         self._mark = secrets.token_hex(8)
@@ -308,9 +309,7 @@ class RayGuard:
 
 
 def guard(mark: str, driver: str) -> None:
-    """The process of a `RayGuard`: ends a Ray that was started for a run, and removes its files, once the
-    run's process has ended. Of one that was killed Ray leaves two agents, for a minute, and its
-    directory, for ever."""
+    """The process of a `RayGuard`."""
     sys.stdin.read()
     until = time.monotonic() + _GRACE_SECONDS
     while (left := node.users(_VARIABLE, mark)) and time.monotonic() < until:

@@ -164,7 +164,9 @@ def _kinds(only: str | None) -> tuple[str, ...]:
 
 
 def _check_codec(name: str | None) -> None:
-    codec, colon, level = (name or "lz4").partition(":")
+    if name is None:
+        return
+    codec, colon, level = name.partition(":")
     good = not colon if codec in ("ipc", "lz4") else codec == "zstd" and (not colon or level.isdecimal())
     if not good or (level and not 1 <= int(level) <= 22):
         raise VenturiError(

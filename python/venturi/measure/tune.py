@@ -200,7 +200,9 @@ def _choose(name: str, value: Any, recorded: bool) -> str:
         return f'choose one: --where "{name} == {value!r}"'
     if name == "duration_ns":
         return f"choose one: --duration {value / 1e9:g}s"
-    flag = next((it.flag for it in SETTINGS if it.cell == name), None)
+    # A switch, a list and a time in ns are not written as the cell has them.
+    plain = isinstance(value, str | int | float) and not isinstance(value, bool) and not name.endswith("_ns")
+    flag = next((it.flag for it in SETTINGS if it.cell == name and plain), None)
     return f"choose one: {flag} {value}" if flag else f"search each {name} by itself"
 
 

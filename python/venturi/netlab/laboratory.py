@@ -95,7 +95,7 @@ _FOR_ROOT = (
     "user.max_net_namespaces (sysctl) has to be above 0, and a container needs rights: "
     "docker run --cap-add SYS_ADMIN --cap-add NET_ADMIN"
 )
-_FOR_USERS = (
+_FOR_UNPRIVILEGED = (
     "be root, or allow unprivileged user namespaces (user.max_user_namespaces above 0; where they are there "
     "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)"
 )
@@ -146,7 +146,7 @@ class Laboratory:
                 raise
             raise UnreachableError(
                 f"--link: no network namespaces can be made here: {complaint or error}",
-                hint=_FOR_ROOT if self._root else _FOR_USERS,
+                hint=_FOR_ROOT if self._root else _FOR_UNPRIVILEGED,
             ) from None
 
     def within(self, end: str) -> list[str]:

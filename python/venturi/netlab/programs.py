@@ -30,7 +30,7 @@ _HALT_SECONDS = 0.1
 _GRACE_SECONDS = 3.0
 _END_SECONDS = 15.0
 """More than a guest takes to end what it has started."""
-_MOST_LETTERS = 300
+_MOST_CHARACTERS = 300
 
 
 def read(flag: str, text: str) -> list[str]:
@@ -135,7 +135,7 @@ class Serving(_Program):
         """The last line that it has written."""
         self._output.seek(0)
         lines = masked(self._output.read().decode(errors="replace")).strip().splitlines()
-        return lines[-1][:_MOST_LETTERS] if lines else ""
+        return lines[-1][:_MOST_CHARACTERS] if lines else ""
 
     def stop(self) -> None:
         super().stop()

@@ -259,16 +259,17 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
         )
     url = str(cell.parameters["target"])
     if is_plugin(url) or is_program(url) or is_driver(url):
+        does = f"{scheme_of(url)}:// is Python code of this process"
+        if is_program(url):
+            does = f"{scheme_of(url)}:// runs a program on this host"
+        elif is_driver(url):
+            does = f"{scheme_of(url)}:// loads a driver into this process"
         if scenario.on is not None:
             raise scenario.wrong(
-                f"url: {scheme_of(url)}:// runs other code on this host, and --on has others",
-                "leave --on out, and run venturi on each host",
+                f"url: {does}, and --on names other hosts", "leave --on out, and run venturi on each host"
             )
         if loaders is not None:
-            raise scenario.wrong(
-                f"loaders: {scheme_of(url)}:// runs other code, which loaders do not share",
-                "leave --loaders out",
-            )
+            raise scenario.wrong(f"loaders: {does}, which loaders do not share", "leave --loaders out")
     if loaders is not None and loaders > 1 and scheme_of(url) == "duckdb":
         raise scenario.wrong(
             f"url: {url} is a file that one process has open, not {loaders}", "name a server, or --loaders 1"

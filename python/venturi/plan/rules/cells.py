@@ -38,9 +38,8 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target) -> None:
     url, wrong = target.url, scenario.wrong
     _check_operation(workload.operation, url, wrong)
     _check_data(workload, url, wrong)
-    if is_plugin(url):
-        pass
-    elif workload.operation == "upsert":
+    check_values(target, wrong)
+    if workload.operation == "upsert":
         systems.check_upsert(workload, target, wrong)
     elif workload.operation == "ingest":
         systems.check_ingest(workload, target, wrong)
@@ -52,9 +51,8 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target) -> None:
         check_http(workload, target, wrong)
     elif scheme_of(url) == "exec":
         check_exec(workload, target, wrong)
-    else:
+    elif not is_plugin(url):
         check_flight(workload, url, wrong)
-    check_values(target, wrong)
     # Endpoints of what a plain Flight server holds may be TLS's.
     if scheme_of(url) != "flight" or not names_something(url):
         check_tls(target, wrong)
@@ -77,10 +75,10 @@ def _check_operation(operation: str, url: str, wrong: Wrong) -> None:
         return
     package, names = f" of {plugin.package}" if plugin is not None else "", sorted(taken)
     listed = " and ".join(f"{name}s" for name in names)
-    raise wrong(
-        f"operation: {scheme}://{package} takes {listed}, no {operation}s",
-        _ELSEWHERE.get(operation, f"leave the operation out, or set it to {' or '.join(names)}"),
-    )
+    hint = _ELSEWHERE.get(operation, f"leave the operation out, or set it to {' or '.join(names)}")
+    if scheme == "exec" and operation == "ingest":
+        hint = "give the program the points as rows: --operation put --data points.parquet"
+    raise wrong(f"operation: {scheme}://{package} takes {listed}, no {operation}s", hint)
 
 
 _DATA = {
@@ -118,11 +116,11 @@ def _check_data(workload: Workload, url: str, wrong: Wrong) -> None:
         offered = not is_plugin(url) and wanted in BY_SCHEME[scheme].operations
         apart = f"leave data out; that is for {wanted}s"
         hint = f"--operation {wanted}, or leave data out" if offered else apart
-    raise wrong(
-        f"data: {with_article(operation)} of {scheme}:// has {', '.join(taken[:-1] or taken)}"
-        f"{f' or {taken[-1]}' if taken[1:] else ''}, not {data}",
-        hint,
-    )
+    has = f"{', '.join(taken[:-1])} or {taken[-1]}"
+    if not taken[1:]:
+        has = "rows of its own" if taken == ("remote",) else taken[0]
+        hint = f'leave data out, or set it to "{taken[0]}"'
+    raise wrong(f"data: {with_article(operation)} of {scheme}:// has {has}, not {data}", hint)
 
 
 def _check_keys(workload: Workload, wrong: Wrong) -> None:

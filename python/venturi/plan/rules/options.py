@@ -208,6 +208,18 @@ def check_options(scenario: Scenario) -> None:
         )
 
 
+_TOKENS = "its rows lie by ranges of tokens: --split parts, or --split none: each reads all"
+_SPLIT_HINTS = {
+    ("flightsql", "parts"): "the streams share a result's endpoints where --split is left out; or share the "
+    "rows: --split hash --split-by COLUMN",
+    ("mysql", "parts"): "its tables do not say where rows lie: --split key --split-by COLUMN, or "
+    "--split hash --split-by COLUMN",
+    ("cassandra", "hash"): _TOKENS,
+    ("cassandra", "key"): _TOKENS,
+}
+"""Why a system has no such way to share rows, and what to do."""
+
+
 def check_values(target: Target, wrong: Wrong) -> None:
     """Values of an option that this system does not know, though another does."""
     scheme = scheme_of(target.url)
@@ -215,7 +227,10 @@ def check_values(target: Target, wrong: Wrong) -> None:
         value = getattr(target, name)
         choices = _unknown(name, value, target.url) if value is not None else ()
         if choices:
-            raise wrong(f"{name}: {scheme}:// has no {name} {value}; it has {', '.join(choices)}")
+            raise wrong(
+                f"{name}: {scheme}:// has no {name} {value}; it has {', '.join(choices)}",
+                _SPLIT_HINTS.get((scheme, value)) if name == "split" else None,
+            )
 
 
 LINK_NS = 5_000_000_000
