@@ -282,8 +282,8 @@ _POLL_SECONDS = 0.05
 
 
 class RayGuard:
-    """Ends a Ray that was started for a run, and removes its files, once the run's process has ended: of one
-    that was killed Ray leaves two agents, for a minute, and its directory, for ever. `close` ends the guard."""
+    """Ends a Ray that was started for a run, and removes its files, at `close` or once the run's process has
+    ended: of one that was killed Ray leaves two agents, for a minute, and its directory, for ever."""
 
     def __init__(self) -> None:
         self._mark = secrets.token_hex(8)
