@@ -19,7 +19,7 @@ import yaml
 from support.golden import kept
 from support.run import command, environment, model, venturi
 from support.scenarios import scenario
-from venturi.cluster import hosts, node, ray_executor, slurm_task
+from venturi.cluster import hosts, node, ray_executor, ray_servers, slurm_task
 from venturi.cluster.hosts import Remote, check_alike, listed, raise_errors
 from venturi.cluster.ray_executor import RayExecutor, RayHandle
 from venturi.cluster.schedulers import batch_script, manifest
@@ -52,6 +52,16 @@ def test_hosts_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(VenturiError, match=message):
             listed(text)
+
+
+@pytest.mark.parametrize("network", ["10.0.0.0/8", "10.1.2.0/24"])
+def test_a_server_finds_its_address_on_any_card(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = {b"eth0": (192, 0, 2, 7), b"ib0": (10, 1, 2, 3)}
+    monkeypatch.setattr("socket.if_nameindex", lambda: [(1, "eth0"), (2, "ib0")])
+    monkeypatch.setattr("fcntl.ioctl", lambda _, __, name: bytes(20) + bytes(cards[name.rstrip(b"\0")]))
+    assert ray_servers._address_in(network) == "10.1.2.3"
+    with pytest.raises(VenturiError, match=r"no address in 10.9.0.0/16, only 192.0.2.7, 10.1.2.3"):
+        ray_servers._address_in("10.9.0.0/16")
 
 
 def test_unlike_hosts_are_refused_by_name() -> None:
