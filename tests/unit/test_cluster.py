@@ -54,12 +54,11 @@ def test_hosts_are_named(tmp_path: Path) -> None:
             listed(text)
 
 
-@pytest.mark.parametrize("network", ["10.0.0.0/8", "10.1.2.0/24"])
-def test_a_server_finds_its_address_on_any_card(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_finds_its_address_on_any_card(monkeypatch: pytest.MonkeyPatch) -> None:
     cards = {b"eth0": (192, 0, 2, 7), b"ib0": (10, 1, 2, 3)}
     monkeypatch.setattr("socket.if_nameindex", lambda: [(1, "eth0"), (2, "ib0")])
     monkeypatch.setattr("fcntl.ioctl", lambda _, __, name: bytes(20) + bytes(cards[name.rstrip(b"\0")]))
-    assert ray_servers._address_in(network) == "10.1.2.3"
+    assert ray_servers._address_in("10.0.0.0/8") == "10.1.2.3"
     with pytest.raises(VenturiError, match=r"no address in 10.9.0.0/16, only 192.0.2.7, 10.1.2.3"):
         ray_servers._address_in("10.9.0.0/16")
 
@@ -68,13 +67,9 @@ def test_unlike_hosts_are_refused_by_name() -> None:
     check_alike({"a": ALIKE, "b": ALIKE}, ALIKE)
     # Whoever only starts the cluster needs no Ray.
     check_alike({"a": ALIKE, "b": ALIKE}, {**ALIKE, "ray": None})
-    unlike = {
-        "a": {**ALIKE, "venturi": "0.2.0"},
-        "b": {**ALIKE, "ray": None, "executable": "/usr/bin/python3"},
-        "c": {**ALIKE, "python": "3.11.9"},
-    }
+    b = {**ALIKE, "ray": None, "executable": "/usr/bin/python3"}
     with pytest.raises(VenturiError) as raised:
-        check_alike(unlike, ALIKE)
+        check_alike({"a": {**ALIKE, "venturi": "0.2.0"}, "b": b, "c": {**ALIKE, "python": "3.11.9"}}, ALIKE)
     assert raised.value.message == (
         "a: Venturi 0.2.0, here 0.1.0; b: Ray is not installed for /usr/bin/python3; "
         "c: Python 3.11.9, here 3.11.7"
@@ -118,8 +113,7 @@ def test_a_directory_of_somebody_else_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir(mode=0o777)
     (tmp_path / "open").chmod(0o777)
     order = {"address": "10.77.0.1", "head": "10.77.0.1:6379", "is_head": True}
-    order |= {"directory": str(tmp_path / "open")}
-    answer = Remote(HERE, sys.executable).ask("a", "start", 1.0, **order)
+    answer = Remote(HERE, sys.executable).ask("a", "start", 1.0, directory=str(tmp_path / "open"), **order)
     assert answer.error == f"{tmp_path / 'open'} is not ours alone"
     assert answer.hint == "remove it, or name another by --directory"
     assert not list((tmp_path / "open").iterdir())

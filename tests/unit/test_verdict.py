@@ -95,9 +95,11 @@ def test_what_would_show_the_link_can_be_asked_there() -> None:
         assert "venturi ceilings flight://HOST:31338" in theirs and f"ceilings {url}" not in theirs, theirs
 
 
-@pytest.mark.parametrize(
-    "edit", [None, imported, without_server, lambda line: {"cell": "x", "outcome": "ok"}]
-)
+def of_a_tool(line: dict[str, Any]) -> dict[str, Any]:
+    return imported(line) | {"imported": {"format": "perf_stats"}}
+
+
+@pytest.mark.parametrize("edit", [None, of_a_tool, without_server, lambda _: {"cell": "x", "outcome": "ok"}])
 def test_runs_of_every_completeness(tmp_path: Any, edit: Any) -> None:
     results = load(make_run(tmp_path / "run", repeats=2, edit=edit))
     assert set(results.verdicts) == {c.name for c in results.cells}
@@ -107,7 +109,10 @@ def test_runs_of_every_completeness(tmp_path: Any, edit: Any) -> None:
     # Streams are the run's one axis of numbers, so each operation has one finding; of trials without any
     # figure there is nothing to say.
     assert len(results.findings) == (2 if results.cells[0].throughput.measured else 0)
-    assert (edit is None or edit in (imported, without_server)) == results.cells[0].throughput.measured
+    assert (edit is None or edit in (of_a_tool, without_server)) == results.cells[0].throughput.measured
+    assert (
+        ("by another tool, not by Venturi" in str(results.advice)) == results.imported == (edit is of_a_tool)
+    )
 
 
 @pytest.mark.parametrize("field", ["stages", "workers", "resources", "cpu", "counts", "times", "streams",

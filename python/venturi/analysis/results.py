@@ -30,7 +30,7 @@ from venturi.analysis.verdict.types import Finding, Verdict
 from venturi.common import toml_text
 from venturi.common.conditions import Condition
 from venturi.common.errors import ScenarioError, VenturiError
-from venturi.engine.record import Trial
+from venturi.engine.record import Trial, is_imported
 from venturi.store.directory import RunDirectory
 from venturi.store.open import open_run
 from venturi.targets.system import is_charrow
@@ -198,7 +198,7 @@ class Results:
     @property
     def imported(self) -> bool:
         """Whether every trial was measured by another tool."""
-        return bool(self.records) and all(r.imported.source for r in self.records)
+        return bool(self.records) and all(map(is_imported, self.records))
 
     @property
     def measured(self) -> int:

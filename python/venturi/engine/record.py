@@ -95,6 +95,11 @@ TYPES = _types()
 globals().update(TYPES)
 
 
+def is_imported(trial: Any) -> bool:
+    """Whether another tool measured it, also where the record does not say which."""
+    return any(msgspec.structs.astuple(trial.imported))
+
+
 def trial_of(line: Mapping[str, Any]) -> Any:
     """The record of a line that was parsed already."""
     return msgspec.convert(line, TYPES["Trial"])

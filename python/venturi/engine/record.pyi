@@ -7,6 +7,7 @@ import msgspec
 
 TYPES: dict[str, type[Group]]
 
+def is_imported(trial: Trial) -> bool: ...
 def trial_of(line: Mapping[str, Any]) -> Trial: ...
 
 class Group(msgspec.Struct):

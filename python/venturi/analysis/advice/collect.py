@@ -20,7 +20,7 @@ from venturi.analysis.verdict.workers import KEPT_UP
 from venturi.analysis.wording import listed
 from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent
-from venturi.engine.record import Trial
+from venturi.engine.record import Trial, is_imported
 
 MOST_NOTES = 5
 MOST_SOURCES = 3
@@ -42,7 +42,7 @@ def advise(
 ) -> list[Advice]:
     """All warnings of a run that `command` made, the gravest first."""
     measured = [r for r in records if not r.warmup]
-    if measured and all(r.imported.source for r in measured):
+    if measured and all(map(is_imported, measured)):
         return [*_imported(cells, measured)]
     behind = slow_hosts(stragglers, cells, probes)
     return [
