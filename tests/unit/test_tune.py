@@ -151,7 +151,6 @@ def test_a_sample_makes_a_file_ready_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_recorded_workload_is_chosen_by_a_condition() -> None:
     many = venturi("tune", "recorded:reference:cartesius-remote")
-    assert many.returncode == 3 and "rows_per_stream has several values: 100k, 300k" in many.stderr
     hint = many.stderr.split("hint: choose one: --where ")[1].strip().strip('"')
     one = venturi("tune", "recorded:reference:cartesius-remote", "--where", hint, "--trials", 20, "--json")
     assert one.returncode == 0, one.stderr
