@@ -57,7 +57,7 @@ BESIDE := -n $(WORKERS) --dist=loadgroup --no-loadscope-reorder
 
 # The limit is a watchdog for what hangs.
 test: $(TEST) $(PACKAGE)
-	RUST_TEST_THREADS=$$((2 * $$(nproc))) timeout 1800 cargo test --release --locked --workspace --quiet
+	timeout 1800 cargo test --release --locked --workspace --quiet
 	$(PYTEST) $(BESIDE) tests/unit
 
 test-servers: $(TEST_SERVERS) $(PACKAGE)

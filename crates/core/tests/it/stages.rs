@@ -38,10 +38,11 @@ fn spent(stages: &Stages, stage: &str) -> u64 {
     stages.get(stage).copied().unwrap_or(0)
 }
 
-/// More of an end's time went into this stage than into any other: however busy the machine is,
-/// the wait that the test has made is the longest.
+/// More of an end's time went into this stage than into any other: the wait that the test has made is the
+/// longest. But streams wait for their thread as long as a busy machine lets it wait.
 fn assert_largest(stages: &Stages, stage: &str, what: &str) {
-    let largest = stages.iter().max_by_key(|(_, ns)| **ns).unwrap();
+    let own = stages.iter().filter(|(name, _)| *name != "await_thread");
+    let largest = own.max_by_key(|(_, ns)| **ns).unwrap();
     assert_eq!(*largest.0, stage, "{what}: {stages:?}");
 }
 

@@ -197,10 +197,8 @@ fn a_refused_late_row_leaves_nothing_behind() {
 #[test]
 fn more_connections_than_allowed_are_told() {
     let folder = Folder::new();
-    let server = start(
-        &folder,
-        json!({"max_connections": 1, "patience_ns": 10_000_000}),
-    );
+    let spec = json!({"max_connections": 1, "patience_ns": 10_000_000});
+    let server = start(&folder, spec);
     // One that has said half a line makes room, one that has brought a point does not.
     let mut half = connect(&server, "resp");
     write!(half, "+a t=1").unwrap();
@@ -214,7 +212,7 @@ fn more_connections_than_allowed_are_told() {
     });
     for mut refused in [half, connect(&server, "resp")] {
         let mut answer = String::new();
-        refused.read_to_string(&mut answer).unwrap();
+        let _ = refused.read_to_string(&mut answer); // a reset may follow: its bytes are unread
         assert_contains(&answer, "-DB 1 connection is open");
     }
 }
