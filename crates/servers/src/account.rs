@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -203,10 +203,8 @@ impl Accounts {
     /// over once and forgotten, so that a trial of the same id begins with nothing. `None`:
     /// there is no such trial.
     pub async fn settle(&self, trial: &str) -> Option<Account> {
-        for _ in 0..5000 {
-            if self.with(trial, |entry| entry.open)? == 0 {
-                break;
-            }
+        let until = Instant::now() + Duration::from_secs(5);
+        while self.with(trial, |entry| entry.open)? > 0 && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let mut entries = self.entries.lock();
