@@ -41,7 +41,7 @@ fn spent(stages: &Stages, stage: &str) -> u64 {
 /// More of an end's time went into this stage than into any other: the wait that the test has made is the
 /// longest. But streams wait for their thread as long as a busy machine lets it wait.
 fn assert_largest(stages: &Stages, stage: &str, what: &str) {
-    let own = stages.iter().filter(|(name, _)| *name != "await_thread");
+    let own = stages.iter().filter(|(name, _)| **name != "await_thread");
     let largest = own.max_by_key(|(_, ns)| **ns).unwrap();
     assert_eq!(*largest.0, stage, "{what}: {stages:?}");
 }
