@@ -53,7 +53,7 @@ P = ParamSpec("P")
 
 
 def making(make: Callable[Concatenate[Stand, P], Trial]) -> Callable[P, Make]:
-    """Of a function that sets up a case, one that takes its choices first."""
+    """Turns a function that sets up a case into one that takes the choices of the case first."""
     return lambda *choices, **named: lambda stand: make(stand, *choices, **named)
 
 
